@@ -1,0 +1,306 @@
+// Package locktable is the replicated state machine of quorumlock: sessions, claims, holds, tokens and revisions.
+//
+// It is pure. It knows no clock, no goroutine, no randomness and no map order: the same commands at the same log indexes give the
+// same results, the same events and the same state on every member, for ever. Time is data (an expiry is a command), and
+// who decides when to send such a command lives elsewhere (internal/expiry, the root package's leader).
+package locktable
+
+import "time"
+
+// SessionID names a session. It is the counter's value when the session was opened, so it is never reused in one cluster.
+type SessionID int64
+
+// Token is a fencing token: the counter's value at the grant. Zero is never a valid token.
+type Token int64
+
+// Rev is a value of the one cluster-wide counter. Every event, claim, session and grant takes a fresh one, so revisions
+// order everything that ever happened in the cluster.
+type Rev int64
+
+// Sizes that every member enforces alike; they are part of the state machine and must never differ between members of one
+// feature level.
+const (
+	MaxNameLen  = 512  // bytes in a lock name
+	MaxNoteLen  = 1024 // bytes in an owner's note, a reason, or an actor's name
+	MaxNames    = 64   // names in one claim
+	MaxNodeLen  = 256  // bytes in a server id or a node name
+	MaxSessions = 200_000
+	MaxClaims   = 4_000_000 // live claims (waiting and held) in the cluster
+	MaxFinished = 4_096     // finished sequences remembered for one session
+	MaxLost     = 4_096     // lost holds remembered for one session until it has heard of them
+	MaxAudit    = 1_024     // audit records kept, oldest dropped
+	MaxInspect  = 64        // waiters listed in one Info
+
+	MinTTL = 100 * time.Millisecond // shorter is never accepted; the root package asks for more
+)
+
+// Op says what a command does. The list is append-only: values are written to logs.
+type Op uint8
+
+const (
+	OpNone    Op = 0
+	OpFound   Op = 1  // internal, once: ClusterID, Rev = first counter value, TTL = MaxTTL. A second one answers CodeExists
+	OpOpen    Op = 2  // open a session: Node, NodeName, TTL. Result.Session. Not idempotent: a late copy makes an empty session that expires
+	OpRenew   Op = 3  // Session, Since
+	OpClose   Op = 4  // Session: ends it, releases all its claims. Closing an unknown session answers CodeNoSession
+	OpExpire  Op = 5  // internal: Session, RenewIndex, Term
+	OpClaim   Op = 6  // Session, Seq, Floor, Names, Mode, Try, Note
+	OpCancel  Op = 7  // Session, Floor, Seq = the claim's sequence
+	OpUnlock  Op = 8  // Session, Seq, Floor, Token
+	OpForce   Op = 9  // Names[0], Token, Now, Note = reason, Actor = who: forced release
+	OpDrained Op = 10 // internal: Token, RenewIndex = index at which the drain was applied, Term
+	OpInspect Op = 11 // Names[0]: a linearizable read, changes nothing
+	OpBarrier Op = 12 // changes nothing, answers with Rev and Index
+	OpLevel   Op = 13 // internal: Level: raises the feature level
+)
+
+// Mode is how a claim shares its names with others.
+type Mode uint8
+
+const (
+	Exclusive Mode = 0 // at most one holder per name
+)
+
+// Command is one request to the state machine. Which fields count is said at each Op; others must be zero.
+type Command struct {
+	Op         Op
+	Session    SessionID
+	Seq        uint64 // the caller's number for this request within its session, from 1, never reused
+	Floor      uint64 // every sequence below it has been answered; the session's record of them may go
+	Names      []string
+	Mode       Mode
+	Try        bool // refuse (CodeLocked) rather than queue
+	Now        bool // forced release without a drain
+	Token      Token
+	Note       string
+	Actor      string
+	Node       string // server id of the node that owns the session
+	NodeName   string
+	TTL        time.Duration
+	Since      Rev    // the node has seen all news about the session up to here
+	RenewIndex uint64 // compare-and-set operand of expiry and drain
+	Term       uint64 // raft term in which an internal command was decided; dropped if the entry's term differs
+	Rev        Rev
+	ClusterID  string
+	Level      uint32
+}
+
+// Code is the outcome of a command. The list is append-only: values travel between nodes of different versions.
+type Code uint16
+
+const (
+	CodeNone        Code = 0
+	CodeOK          Code = 1
+	CodeGranted     Code = 2  // claim: held, Token set
+	CodeWaiting     Code = 3  // claim: queued; Blocker, Ahead and Waiters set
+	CodeLocked      Code = 4  // claim with Try: refused; Blocker and Waiters set
+	CodeCancelled   Code = 5  // the claim's sequence is finished; nothing of it is left. Cancel answers it, and so does a late copy of the claim
+	CodeReleased    Code = 6  // unlock: this hold was live until now
+	CodeNotHeld     Code = 7  // unlock, force, drained: no such live hold
+	CodeNoSession   Code = 8  // the session does not exist (any more)
+	CodeBelowFloor  Code = 9  // the sequence was answered before and its record is gone; for a claim: it is no longer live
+	CodeStale       Code = 10 // compare-and-set missed: renewed since, other drain, other term
+	CodeMalformed   Code = 11 // the command breaks a rule of this package; Detail says which
+	CodeOverloaded  Code = 12 // a size limit of this package is reached; Detail says which
+	CodeExists      Code = 13 // already founded
+	CodeNotFounded  Code = 14 // no OpFound has been applied yet
+	CodeDraining    Code = 15 // force without Now: the drain has begun (or is going on); DrainIndex set
+	CodeMismatch    Code = 16 // force: the token seen is not the holder's; Blocker names the present one. Claim: the sequence is known with other content
+	CodeQuarantined Code = 17 // reserved for restore from backup
+)
+
+// Holder tells who holds a name, for people and for inspection.
+type Holder struct {
+	Session  SessionID
+	Node     string
+	NodeName string
+	Note     string
+	Token    Token
+	Since    int64 // leader's wall clock at the grant, Unix milliseconds; for display only
+	Draining bool
+}
+
+// Grant is a claim of a session that is held.
+type Grant struct {
+	Seq   uint64
+	Token Token
+}
+
+// LostCause says why a hold ended without its session's wish while the session lives on.
+type LostCause uint8
+
+const (
+	LostForced  LostCause = 1 // released by force, at once
+	LostDrained LostCause = 2 // a drain is going on or has ended: the hold must not be extended any more
+)
+
+// Lost is a hold that a session lost, or that is being drained.
+type Lost struct {
+	Seq    uint64
+	Token  Token
+	Cause  LostCause
+	Reason string // the actor's words
+	Actor  string
+	Rev    Rev
+}
+
+// Waiter is one queued claim in an Info.
+type Waiter struct {
+	Session  SessionID
+	Node     string
+	NodeName string
+	Note     string
+	Rev      Rev
+	Since    int64
+}
+
+// Info is what an inspection of one name shows.
+type Info struct {
+	Name    string
+	Holders []Holder
+	Waiters []Waiter // at most MaxInspect, in queue order
+	Waiting int      // all waiters
+	Index   uint64   // log index of the state shown
+	Rev     Rev
+}
+
+// Result is the answer to one command.
+type Result struct {
+	Code    Code
+	Index   uint64 // log index at which it was applied
+	Rev     Rev    // counter after the command; for OpClaim: the claim's create revision
+	Token   Token
+	Session SessionID
+	// Renewed says that the command extended its session: it was applied while the session lived, and recorded the index.
+	Renewed bool
+	Blocker *Holder // CodeWaiting, CodeLocked, CodeMismatch: the (first) holder in the way; nil if only waiters are
+	Ahead   int     // CodeWaiting: claims that wait before this one
+	Waiters int     // CodeWaiting, CodeLocked: claims that wait for the (first) name
+	Grants  []Grant // OpRenew: the session's holds granted since Command.Since
+	Lost    []Lost  // OpRenew: the session's holds lost or drained since Command.Since
+	Info    *Info   // OpInspect
+	// DrainIndex is the log index at which a drain began; the leader that ends it names it in OpDrained.
+	DrainIndex uint64
+	Detail     string
+}
+
+// EventKind is what an Event tells. The list is append-only.
+type EventKind uint8
+
+const (
+	EventQueued        EventKind = 1 // a claim began to wait
+	EventGranted       EventKind = 2
+	EventReleased      EventKind = 3 // unlocked by its owner, or the session was closed
+	EventExpired       EventKind = 4 // released because the session expired
+	EventForced        EventKind = 5 // released by force, at once or after a drain
+	EventDraining      EventKind = 6
+	EventCancelled     EventKind = 7 // a waiting claim ended without a grant
+	EventSessionOpen   EventKind = 8
+	EventSessionClosed EventKind = 9
+	EventSessionExpiry EventKind = 10
+)
+
+// Event is one change, told to watchers and waiters. Rev rises strictly by one from event to event and never repeats, so a
+// gap is visible.
+type Event struct {
+	Rev     Rev
+	Index   uint64
+	Kind    EventKind
+	Name    string // first name for session-less matters; one event per name
+	Session SessionID
+	Seq     uint64
+	Node    string // server id of the session's node
+	Token   Token
+	Wall    int64 // leader's wall clock, Unix milliseconds, display only
+	Note    string
+}
+
+// Effects is what one entry did beside its results. Apply appends to it; the caller may reuse the slices.
+type Effects struct {
+	Events []Event
+	// Renewed, Ended: sessions whose stamps the member has to set or forget, in order of application.
+	Renewed []Renewal
+	Ended   []SessionID
+	// Drains that began (Index set) or ended (Index zero).
+	Drains []Drain
+}
+
+// Renewal is a session that was opened or renewed in an entry.
+type Renewal struct {
+	Session SessionID
+	TTL     time.Duration
+	Index   uint64 // recorded as the session's renewal index
+}
+
+// Drain is the beginning or the end of a drained release. The leader ends it by OpDrained a full TTL after its own stamp.
+type Drain struct {
+	Token Token
+	TTL   time.Duration // of the session that holds
+	Index uint64
+}
+
+// The records below are the state as snapshots carry it. A table is a Header, then sessions by id, claims by (first name,
+// revision), finished results by (session, sequence), lost holds by (session, revision), audit records by revision.
+
+// Header is the part of the state that exists once.
+type Header struct {
+	ClusterID                               string
+	Counter                                 Rev
+	Index                                   uint64 // last applied log index
+	Level                                   uint32
+	MaxTTL                                  time.Duration
+	Sessions, Claims, Finished, Lost, Audit int // counts of the records that follow
+}
+
+// SessionRecord is one session.
+type SessionRecord struct {
+	ID         SessionID
+	Node       string
+	NodeName   string
+	TTL        time.Duration
+	RenewIndex uint64
+	Floor      uint64
+}
+
+// ClaimRecord is one live claim, waiting or held.
+type ClaimRecord struct {
+	Rev        Rev
+	Session    SessionID
+	Seq        uint64
+	Names      []string
+	Mode       Mode
+	Note       string
+	Created    int64 // wall, ms
+	Token      Token // zero while waiting
+	Granted    int64 // wall, ms
+	DrainIndex uint64
+	DrainRev   Rev
+	DrainNote  string // the actor's reason
+	DrainActor string
+}
+
+// FinishedRecord is the remembered answer of a finished sequence.
+type FinishedRecord struct {
+	Session SessionID
+	Seq     uint64
+	Op      Op // what the sequence was
+	Code    Code
+	Token   Token
+}
+
+// LostRecord is a Lost with its session.
+type LostRecord struct {
+	Session SessionID
+	Lost    Lost
+}
+
+// AuditRecord is one forced release.
+type AuditRecord struct {
+	Rev    Rev
+	Wall   int64
+	Name   string
+	Token  Token
+	Now    bool
+	Actor  string
+	Reason string
+}
