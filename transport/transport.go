@@ -32,7 +32,10 @@ type Config struct {
 	ServerID  string
 	// ClusterID is asked at each handshake; it is empty until the node belongs to a cluster. Two non-empty ids that differ
 	// refuse each other; for KindRaft empty is refused too.
-	ClusterID      func() string
+	ClusterID func() string
+	// RaftClusterID is asked instead for KindRaft; nil: ClusterID. A node that has promised itself to a cluster, or is about to join one, accepts
+	// that cluster's raft streams and no others, while it does not belong to it yet and must stay able to call everybody.
+	RaftClusterID  func() string
 	TLS            *TLS // nil: plain text, and then only loopback addresses unless AllowPlaintext
 	AllowPlaintext bool
 	Logger         hclog.Logger

@@ -94,7 +94,7 @@ const (
 	CodeGranted     Code = 2  // claim: held, Token set
 	CodeWaiting     Code = 3  // claim: queued; Blocker, Ahead and Waiters set
 	CodeLocked      Code = 4  // claim with Try: refused; Blocker and Waiters set
-	CodeCancelled   Code = 5  // the claim's sequence is finished; nothing of it is left. Cancel answers it, and so does a late copy of the claim
+	CodeCancelled   Code = 5  // the claim's sequence is finished; nothing of it is left. Cancel answers it, and so does a late copy of the claim; Token if it ever was granted
 	CodeReleased    Code = 6  // unlock: this hold was live until now
 	CodeNotHeld     Code = 7  // unlock, force, drained: no such live hold
 	CodeNoSession   Code = 8  // the session does not exist (any more)
@@ -104,7 +104,7 @@ const (
 	CodeOverloaded  Code = 12 // a size limit of this package is reached; Detail says which
 	CodeExists      Code = 13 // already founded
 	CodeNotFounded  Code = 14 // no OpFound has been applied yet
-	CodeDraining    Code = 15 // force without Now: the drain has begun (or is going on); DrainIndex set
+	CodeDraining    Code = 15 // force without Now: the drain has begun (or is going on); DrainIndex set. Claim: granted, but being drained: not to be held
 	CodeMismatch    Code = 16 // force: the token seen is not the holder's; Blocker names the present one. Claim: the sequence is known with other content
 	CodeQuarantined Code = 17 // reserved for restore from backup
 )
@@ -176,9 +176,11 @@ type Result struct {
 	Blocker *Holder // CodeWaiting, CodeLocked, CodeMismatch: the (first) holder in the way; nil if only waiters are
 	Ahead   int     // CodeWaiting: claims that wait before this one
 	Waiters int     // CodeWaiting, CodeLocked: claims that wait for the (first) name
-	Grants  []Grant // OpRenew: the session's holds granted since Command.Since
-	Lost    []Lost  // OpRenew: the session's holds lost or drained since Command.Since
-	Info    *Info   // OpInspect
+	Grants  []Grant // OpRenew: the session's holds granted since Command.Since, without those being drained
+	// Lost is set in every answer with Renewed: the session's holds lost or being drained of which the node has not said, by the
+	// Since of a renewal, that it heard. A node reads it before it extends anything.
+	Lost []Lost
+	Info *Info // OpInspect
 	// DrainIndex is the log index at which a drain began; the leader that ends it names it in OpDrained.
 	DrainIndex uint64
 	Detail     string

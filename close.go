@@ -1,0 +1,167 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/router"
+	"github.com/quorumlock/quorumlock/internal/wire"
+)
+
+const (
+	handOverBound = time.Second     // handing leadership over
+	departBound   = 3 * time.Second // leaving the group in Close of a node without a data directory
+)
+
+// Close stops the node so that it can be started again later: it releases what its sessions hold, hands leadership over, and keeps its membership. A node
+// without a data directory cannot come back as itself, so its Close tries to leave, for at most 3 s.
+//
+// It first marks every hold as not held and ends the contexts of running callbacks, and waits for those at most until their lease ends. Otherwise it takes
+// at most a few seconds, with or without a quorum. When it returns, every goroutine, file and port is gone. Closing twice is fine: the second call waits for the first.
+func (n *Node) Close() error {
+	if n.store.Durable() {
+		return n.shut(nil)
+	}
+	return n.shut(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), departBound)
+		defer cancel()
+		_ = n.depart(ctx) // the others notice by themselves that it is gone
+		return nil
+	})
+}
+
+// Leave takes the node out of the cluster for good: it releases what its sessions hold, hands leadership over, is removed from the group, and
+// stops. A data directory is of no use afterwards; a node that starts with it joins as a new member. ctx bounds the removal; if it is not confirmed the
+// error says so and the node is closed all the same. The last member of a cluster only closes.
+func (n *Node) Leave(ctx context.Context) error {
+	return n.shut(func() error {
+		if err := n.depart(ctx); err != nil {
+			return fmt.Errorf("leave: still a member: %w", err)
+		}
+		return nil
+	})
+}
+
+func (n *Node) shut(depart func() error) error {
+	if !n.closing.CompareAndSwap(false, true) {
+		<-n.closed
+		return n.closeErr
+	}
+	defer close(n.closed)
+	err := n.sessions.close()
+	n.handOver()
+	if depart != nil {
+		err = errors.Join(err, depart())
+	}
+	_ = n.gossip.Leave()
+	n.endLife()
+	n.tasks.close()
+	n.markClosed()
+	n.closeErr = errors.Join(err, n.stopParts())
+	return n.closeErr
+}
+
+func (n *Node) markClosed() {
+	n.doneMu.Lock()
+	defer n.doneMu.Unlock()
+	if n.doneErr == nil {
+		n.doneErr = ErrClosed
+		close(n.done)
+	}
+}
+
+// stopParts ends what start began, in the order in which parts depend on each other; parts that were never started are nil.
+func (n *Node) stopParts() error {
+	if n.group != nil {
+		n.group.stop()
+	}
+	if n.gossip != nil {
+		_ = n.gossip.Close()
+	}
+	if n.calls != nil {
+		_ = n.calls.Close()
+	}
+	if n.router != nil {
+		n.router.Wait()
+	}
+	if n.endpoint != nil {
+		_ = n.endpoint.Close()
+	}
+	n.hub.Close(ErrClosed)
+	if n.store != nil {
+		return n.store.Close()
+	}
+	return nil
+}
+
+// handOver gives leadership to a voter that answered just now, which takes milliseconds where an election takes a second.
+func (n *Node) handOver() {
+	if n.failed() != nil || !n.group.leading() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverBound)
+	defer cancel()
+	for _, s := range n.group.servers() {
+		if !s.Voter || s.ID == n.id {
+			continue
+		}
+		if _, err := n.probe(ctx, s.ID); err != nil {
+			continue
+		}
+		if err := n.group.transfer(ctx, s.ID); err != nil {
+			n.log.Warn("leadership not handed over", "to", s.ID, "error", err)
+			continue
+		}
+		return
+	}
+}
+
+var errStillLeading = errors.New("leadership could not be handed over")
+
+// depart has this node removed from the group by the leader.
+func (n *Node) depart(ctx context.Context) error {
+	if !n.isMember() || n.failed() != nil || n.alone() {
+		return nil
+	}
+	var last error
+	for ctx.Err() == nil {
+		if last = n.askToLeave(ctx); last == nil {
+			return nil
+		}
+		pause(ctx, pace)
+	}
+	return errors.Join(last, ctx.Err())
+}
+
+func (n *Node) askToLeave(ctx context.Context) error {
+	if n.group.leading() {
+		if n.handOver(); n.group.leading() {
+			return errStillLeading
+		}
+	}
+	leader, _ := n.knownLeader()
+	if leader.ID == "" || leader.ID == n.id {
+		return fmt.Errorf("%w: %s", ErrNoQuorum, n.why())
+	}
+	req := wire.AppendLeaveRequest(nil, &wire.LeaveRequest{ServerID: n.id})
+	return n.askLeader(leader, func(p router.Peer) (wire.JoinReply, error) {
+		b, err := n.calls.Call(ctx, p.Addr, p.ID, methodLeave, req)
+		if err != nil {
+			return wire.JoinReply{}, err
+		}
+		reply, err := wire.DecodeLeaveReply(b)
+		return wire.JoinReply(reply), err
+	})
+}
+
+// alone tells whether the group has no other member.
+func (n *Node) alone() bool {
+	for _, s := range n.group.servers() {
+		if s.ID != n.id {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,268 @@
+package quorumlock
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/quorumlock/quorumlock/internal/sim"
+	"github.com/quorumlock/quorumlock/transport"
+)
+
+// Config describes one node. Open copies it, fills in defaults, and reports every problem at once, before anything is written: as
+// *FieldError values joined by errors.Join.
+type Config struct {
+	// Cluster is the name of the cluster. It is part of every handshake: nodes of other names are refused. Required, 1 to 128 bytes.
+	Cluster string
+	// Name is shown to people (who holds a lock, logs). It needs to be unique only with Founders. Default: the host name.
+	Name string
+	// Dir is the data directory: raft log, snapshots and the node's identity. It is created if it is missing and locked against a second
+	// process. "" keeps everything in memory: the node then comes back as a new member, and the loss of all nodes at once
+	// loses the locks (never the order of tokens).
+	Dir string
+	// Addr is the host:port to listen on, TCP and UDP. Port 0 takes a free one. Default "127.0.0.1:0".
+	Addr string
+	// Advertise is the host:port at which other nodes reach this one. Default: Addr, which then must not be an unspecified address.
+	Advertise string
+	// Join lists addresses (host:port, or DNS name:port) of any members. Names are resolved again for ever, so a headless service name is enough. The
+	// node's own address among them does no harm.
+	Join []string
+	// Expect founds a cluster where none is: it is the full number of instances of the deployment, 1 for a node alone. It must exceed half of the
+	// most instances that ever run under this name before a cluster exists. 0 never founds, only joins. Excludes Founders.
+	Expect int
+	// Founders founds a cluster where none is: the Names of the founding instances, the same list everywhere. Excludes Expect.
+	Founders []string
+	// ClusterID pins the cluster: the node joins only this one and never founds.
+	ClusterID string
+	// Timing sets how fast a dead leader is replaced. Default TimingDefault.
+	Timing Timing
+	// AllowPlaintext permits addresses beyond loopback without TLS.
+	AllowPlaintext bool
+	// Voters is the wanted number of voting members: 1, 3 or 5. Instances beyond it replicate without a vote. Default 3.
+	Voters int
+	// SessionTTL is how long the cluster keeps the node's holds without hearing of it. Between MinSessionTTL and MaxSessionTTL, whole milliseconds.
+	// Default 10 s. A holder stops trusting its hold after 0.8 of it.
+	SessionTTL time.Duration
+	// TLS secures every stream. Nil is plain text, and then only loopback addresses are served unless AllowPlaintext is set.
+	TLS *TLSConfig
+	// GossipKeys encrypt gossip packets: keys of 16, 24 or 32 bytes. The first one encrypts, all decrypt.
+	GossipKeys [][]byte
+	// Logger takes what the node has to say. Default: silence. SlogLogger adapts a *slog.Logger.
+	Logger hclog.Logger
+	// Transport carries everything. Default TCP; tests pass an in-memory one.
+	Transport transport.Transport
+
+	sim *sim.Env
+}
+
+// TLSConfig holds the settings of both sides of a stream. They are cloned; TLS 1.3 is the least version. With
+// ClientAuth = tls.RequireAndVerifyClientCert in Server, only holders of a certificate can connect.
+type TLSConfig struct {
+	Server *tls.Config
+	Client *tls.Config
+}
+
+// Timing is a set of raft timings that fit each other. The zero value is TimingDefault.
+type Timing struct {
+	Heartbeat time.Duration // a follower that heard nothing for one to two of it starts an election
+	Election  time.Duration // a candidate waits one to two of it
+	Lease     time.Duration // a leader that did not reach a quorum for it steps down
+}
+
+var (
+	// TimingDefault replaces a dead leader in about 1 s.
+	TimingDefault = Timing{Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 250 * time.Millisecond}
+	// TimingFast replaces a dead leader in about 0.65 s; for networks with round trips below 10 ms.
+	TimingFast = Timing{Heartbeat: 300 * time.Millisecond, Election: 300 * time.Millisecond, Lease: 150 * time.Millisecond}
+)
+
+const (
+	// MinSessionTTL is the shortest session TTL: a fail-over with the promotion grace that follows it must fit in.
+	MinSessionTTL = 5 * time.Second
+	// MaxSessionTTL is the longest one. A cluster replicates it at its founding.
+	MaxSessionTTL = 60 * time.Second
+
+	maxClusterName = 128
+	maxNodeName    = 128
+	minTiming      = 150 * time.Millisecond // below it, elections start without a reason on a busy machine
+	minTimingLease = 75 * time.Millisecond
+	maxTiming      = 10 * time.Second
+)
+
+// withDefaults is a deep copy with every default filled in.
+func (c Config) withDefaults() Config {
+	c.Join = slices.Clone(c.Join)
+	c.Founders = slices.Clone(c.Founders)
+	c.GossipKeys = slices.Clone(c.GossipKeys)
+	for i, k := range c.GossipKeys {
+		c.GossipKeys[i] = slices.Clone(k)
+	}
+	if c.Name == "" {
+		c.Name, _ = os.Hostname()
+	}
+	if c.Addr == "" {
+		c.Addr = "127.0.0.1:0"
+	}
+	if c.Timing == (Timing{}) {
+		c.Timing = TimingDefault
+	}
+	if c.Voters == 0 {
+		c.Voters = 3
+	}
+	if c.SessionTTL == 0 {
+		c.SessionTTL = 10 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	if c.Transport == nil {
+		c.Transport = transport.TCP()
+	}
+	if c.sim == nil {
+		c.sim = &sim.Env{}
+	}
+	return c
+}
+
+// problems collects every *FieldError.
+type problems []error
+
+func (p *problems) add(field string, value any, problem string, args ...any) {
+	*p = append(*p, &FieldError{Field: "Config." + field, Value: value, Problem: fmt.Sprintf(problem, args...)})
+}
+
+// validate checks fields and the relations between them, all at once. It expects defaults to be filled in.
+func (c *Config) validate() error {
+	var p problems
+	c.validateNames(&p)
+	c.validateAddresses(&p)
+	c.validateFounding(&p)
+	c.validateTimes(&p)
+	for i, k := range c.GossipKeys {
+		if n := len(k); n != 16 && n != 24 && n != 32 {
+			p.add("GossipKeys", nil, "key %d has %d bytes; 16, 24 or 32 are needed", i, n)
+		}
+	}
+	if c.TLS != nil && (c.TLS.Server == nil || c.TLS.Client == nil) {
+		p.add("TLS", nil, "both Server and Client are needed: every node is both")
+	}
+	return errors.Join(p...)
+}
+
+func (c *Config) validateNames(p *problems) {
+	label := func(field, value string, most int) {
+		switch {
+		case value == "":
+			p.add(field, nil, "must not be empty")
+		case len(value) > most:
+			p.add(field, value, "has %d bytes; %d is the most", len(value), most)
+		case !utf8.ValidString(value):
+			p.add(field, value, "is not valid UTF-8")
+		case containsControl(value):
+			p.add(field, value, "contains a control character")
+		}
+	}
+	label("Cluster", c.Cluster, maxClusterName)
+	label("Name", c.Name, maxNodeName)
+	seen := make(map[string]bool)
+	for _, f := range c.Founders {
+		label("Founders", f, maxNodeName)
+		if seen[f] {
+			p.add("Founders", f, "is listed twice")
+		}
+		seen[f] = true
+	}
+}
+
+func containsControl(s string) bool {
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Config) validateAddresses(p *problems) {
+	checkHostPort(p, "Addr", c.Addr, true)
+	if c.Advertise != "" {
+		checkHostPort(p, "Advertise", c.Advertise, false)
+	}
+	for _, j := range c.Join {
+		checkHostPort(p, "Join", j, false)
+	}
+}
+
+// checkHostPort judges the form only; whether an address can be bound or advertised is the transport's to say.
+func checkHostPort(p *problems, field, addr string, listen bool) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		p.add(field, addr, "is not host:port")
+		return
+	}
+	if host == "" && !listen {
+		p.add(field, addr, "has no host")
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 0 || n > 65535 || (n == 0 && !listen) {
+		p.add(field, addr, "has no usable port number")
+	}
+}
+
+func (c *Config) validateFounding(p *problems) {
+	if c.Voters != 1 && c.Voters != 3 && c.Voters != 5 {
+		p.add("Voters", c.Voters, "must be 1, 3 or 5")
+	}
+	if c.Expect < 0 {
+		p.add("Expect", c.Expect, "must not be negative")
+	}
+	if c.Expect > 0 && len(c.Founders) > 0 {
+		p.add("Expect", c.Expect, "excludes Founders")
+	}
+	if n := len(c.Founders); n > 0 {
+		if n > c.Voters {
+			p.add("Founders", nil, "%d founders are more than %d Voters", n, c.Voters)
+		}
+		if !slices.Contains(c.Founders, c.Name) && len(c.Join) == 0 {
+			p.add("Join", nil, "is needed: Name %q is not among the Founders, so this node can only join", c.Name)
+		}
+	}
+	if c.ClusterID != "" && (c.Expect > 0 || len(c.Founders) > 0) {
+		p.add("ClusterID", c.ClusterID, "a pinned cluster is never founded: leave Expect and Founders out")
+	}
+	if c.Expect == 0 && len(c.Founders) == 0 && len(c.Join) == 0 && c.Dir == "" && c.sim.Disk == nil {
+		p.add("Join", nil, "is needed, or Expect or Founders: the node would wait for ever")
+	}
+	if (c.Expect > 1 || len(c.Founders) > 1) && len(c.Join) == 0 {
+		p.add("Join", nil, "is needed to find the other founders")
+	}
+}
+
+func (c *Config) validateTimes(p *problems) {
+	switch {
+	case c.SessionTTL < MinSessionTTL:
+		p.add("SessionTTL", c.SessionTTL, "is below %v: a change of leader could outlast it", MinSessionTTL)
+	case c.SessionTTL > MaxSessionTTL:
+		p.add("SessionTTL", c.SessionTTL, "is above %v", MaxSessionTTL)
+	case c.SessionTTL%time.Millisecond != 0:
+		p.add("SessionTTL", c.SessionTTL, "must be whole milliseconds")
+	}
+	t := c.Timing
+	switch {
+	case t.Heartbeat < minTiming || t.Election < minTiming || t.Lease < minTimingLease:
+		p.add("Timing", t, "is below %v, %v, %v: a busy machine would elect without a reason", minTiming, minTiming, minTimingLease)
+	case t.Heartbeat > maxTiming || t.Election > maxTiming:
+		p.add("Timing", t, "is above %v", maxTiming)
+	case t.Lease > t.Heartbeat || t.Heartbeat > t.Election:
+		p.add("Timing", t, "must keep Lease <= Heartbeat <= Election")
+	}
+}

@@ -1,0 +1,301 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/commit"
+	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/router"
+)
+
+// The errors to branch on with errors.Is. Where a caller needs facts, a typed error below carries them and matches one of these.
+var (
+	// ErrLocked: TryLock found the lock taken. The error is a *LockedError.
+	ErrLocked = errors.New("locked by another")
+	// ErrLost: the hold (or the session) is gone for good. The error is a *LostError.
+	ErrLost = errors.New("hold lost")
+	// ErrUnlocked: the hold was released before by Unlock.
+	ErrUnlocked = errors.New("already unlocked")
+	// ErrClosed: the node or the session has been closed by its owner.
+	ErrClosed = errors.New("closed")
+	// ErrNoQuorum: the cluster could not answer, because no leader with a majority of voters was reachable in time.
+	ErrNoQuorum = errors.New("no quorum")
+	// ErrOverloaded: the cluster refuses new work for now; nothing was done.
+	ErrOverloaded = errors.New("overloaded")
+	// ErrClusterChanged: the node met another cluster of the same name, or its own was founded anew.
+	ErrClusterChanged = errors.New("cluster changed")
+	// ErrUnsure: the machine's clocks jumped; whether the lock is still held is unknown until the next answer of the cluster. The
+	// hold may recover, so Done stays open. Treat it as not held.
+	ErrUnsure = errors.New("unsure whether the lock is held")
+	// ErrStaleToken: a fenced resource has accepted a higher token than this one. The error is a *StaleTokenError.
+	ErrStaleToken = errors.New("stale fencing token")
+	// ErrInvalid: an argument or a configuration field breaks a rule. The error is a *FieldError, or several joined.
+	ErrInvalid = errors.New("invalid")
+	// ErrFailed: the node itself cannot go on (Node.Err tells why); its host and the cluster do.
+	ErrFailed = errors.New("node failed")
+)
+
+// FieldError names the argument or the configuration field that breaks a rule. It matches ErrInvalid.
+type FieldError struct {
+	Field   string
+	Value   any // nil where it would be noise or secret
+	Problem string
+}
+
+func (e *FieldError) Error() string {
+	if e.Value == nil {
+		return fmt.Sprintf("%s: %s", e.Field, e.Problem)
+	}
+	return fmt.Sprintf("%s %s: %s", e.Field, shown(e.Value), e.Problem)
+}
+
+// shown keeps a hostile or huge value from flooding a log.
+func shown(v any) string {
+	var text string
+	switch v.(type) {
+	case string, []string:
+		text = fmt.Sprintf("%q", v)
+	default:
+		text = fmt.Sprint(v)
+	}
+	const most = 80
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}
+
+// Is reports whether target is ErrInvalid.
+func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+
+// Holder tells who holds a lock, for people. Since is the leader's wall clock at the grant and must not be reckoned with.
+type Holder struct {
+	Node     string // Config.Name of the holder's node
+	ServerID string
+	Session  SessionID
+	Note     string
+	Token    Token
+	Since    time.Time
+	Draining bool // a forced release is under way
+}
+
+func (h Holder) String() string {
+	name := h.Node
+	if name == "" {
+		name = h.ServerID
+	}
+	text := fmt.Sprintf("held by %s since %s", name, h.Since.UTC().Format(time.RFC3339))
+	if h.Note != "" {
+		text += fmt.Sprintf(" (%s)", h.Note)
+	}
+	if h.Draining {
+		text += ", being released by force"
+	}
+	return text
+}
+
+func holderOf(h *locktable.Holder) Holder {
+	return Holder{
+		Node: h.NodeName, ServerID: h.Node, Session: SessionID(h.Session), Note: h.Note, Token: Token(h.Token),
+		Since: time.UnixMilli(h.Since), Draining: h.Draining,
+	}
+}
+
+// LockedError is what TryLock returns when somebody else holds the lock or waits for it. It matches ErrLocked.
+type LockedError struct {
+	Name   string
+	Holder Holder // zero if nobody holds but others wait
+	Since  time.Time
+	Queue  int // claims that wait
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("lock %q: %v, %d waiting", e.Name, e.Holder, e.Queue)
+}
+
+// Is reports whether target is ErrLocked.
+func (e *LockedError) Is(target error) bool { return target == ErrLocked }
+
+// Cause says why a hold or a session was lost.
+type Cause uint8
+
+const (
+	// CauseExpired: the node's own deadline passed without an answer of the cluster, or the cluster expired the session.
+	CauseExpired Cause = iota + 1
+	// CauseForced: somebody released the lock by force.
+	CauseForced
+	// CauseSessionClosed: the owner closed the session that held it.
+	CauseSessionClosed
+	// CauseNodeClosed: the owner closed the node.
+	CauseNodeClosed
+	// CauseClusterChanged: the cluster does not know this history any more.
+	CauseClusterChanged
+)
+
+func (c Cause) String() string {
+	switch c {
+	case CauseExpired:
+		return "lease expired"
+	case CauseForced:
+		return "released by force"
+	case CauseSessionClosed:
+		return "session closed"
+	case CauseNodeClosed:
+		return "node closed"
+	case CauseClusterChanged:
+		return "cluster changed"
+	}
+	return fmt.Sprintf("cause %d", uint8(c))
+}
+
+// LostError tells of a hold, or of a whole session, that is gone. It matches ErrLost, and ErrClosed where the owner closed it.
+type LostError struct {
+	Name   string // lock name; empty for a session
+	Token  Token
+	Cause  Cause
+	Actor  string // CauseForced: who
+	Reason string // CauseForced: the words given; otherwise a detail
+}
+
+func (e *LostError) Error() string {
+	var b strings.Builder
+	if e.Name != "" {
+		fmt.Fprintf(&b, "lock %q (token %v) lost: ", e.Name, e.Token)
+	} else {
+		b.WriteString("session lost: ")
+	}
+	b.WriteString(e.Cause.String())
+	if e.Actor != "" {
+		fmt.Fprintf(&b, " by %s", e.Actor)
+	}
+	if e.Reason != "" {
+		fmt.Fprintf(&b, ": %s", e.Reason)
+	}
+	return b.String()
+}
+
+// Is reports whether target is ErrLost, or the sentinel that fits the cause.
+func (e *LostError) Is(target error) bool {
+	switch target {
+	case ErrLost:
+		return true
+	case ErrClosed:
+		return e.Cause == CauseSessionClosed || e.Cause == CauseNodeClosed
+	case ErrClusterChanged:
+		return e.Cause == CauseClusterChanged
+	}
+	return false
+}
+
+// WaitError is a call that ended before the cluster (or the lock's holder) let it succeed. It unwraps to the ctx error and, where no
+// leader answered, to ErrNoQuorum.
+type WaitError struct {
+	Op      string  // "lock", "open session", ...
+	Name    string  // lock name, if any
+	Holder  *Holder // who was in the way when last heard, nil if nobody
+	Ahead   int     // claims that waited before this one when last heard
+	Waiting string  // what the call was waiting for, in words
+	Err     error
+
+	unsent bool // nothing of the call can ever take effect
+}
+
+func (e *WaitError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.Name != "" {
+		fmt.Fprintf(&b, " %q", e.Name)
+	}
+	b.WriteString(": ")
+	if e.Waiting != "" {
+		b.WriteString(e.Waiting)
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Err.Error())
+	return b.String()
+}
+
+// Unwrap gives the ctx error and the sentinels that apply.
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// StaleTokenError is a write that a fenced resource refused. It matches ErrStaleToken.
+type StaleTokenError struct {
+	Resource string
+	Token    Token // the one refused
+	Highest  Token // the highest accepted before
+}
+
+func (e *StaleTokenError) Error() string {
+	return fmt.Sprintf("%s: token %v is stale: %v has been accepted", e.Resource, e.Token, e.Highest)
+}
+
+// Is reports whether target is ErrStaleToken.
+func (e *StaleTokenError) Is(target error) bool { return target == ErrStaleToken }
+
+// failure turns what the inner packages return into this package's errors: no raw error of the consensus library, and none of an
+// internal package, leaves otherwise. A nil error stays nil.
+func failure(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	wait := &WaitError{Op: op, Name: name, Err: err}
+	var routed *router.Error
+	wait.unsent = errors.As(err, &routed) && !routed.Sent
+	switch {
+	case routed != nil && errors.Is(err, commit.ErrOverloaded):
+		wait.Waiting, wait.Err = routed.Why, ErrOverloaded
+	case routed != nil:
+		wait.Waiting, wait.Err = routed.Why, joined(routed.Err, routed.NoLeader)
+	}
+	return wait
+}
+
+func joined(err error, noQuorum bool) error {
+	if !noQuorum {
+		return err
+	}
+	return &noQuorumError{err: err}
+}
+
+// noQuorumError keeps the message short while both the ctx error and ErrNoQuorum stay visible.
+type noQuorumError struct{ err error }
+
+func (e *noQuorumError) Error() string   { return fmt.Sprintf("%v: %v", ErrNoQuorum, e.err) }
+func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.err} }
+
+// refusal turns a result code that is not a success into an error. It is the one table of codes and errors.
+func refusal(op, name string, r *locktable.Result) error {
+	switch r.Code {
+	case locktable.CodeNoSession:
+		return &LostError{Name: name, Cause: CauseExpired, Reason: "the cluster does not know the session"}
+	case locktable.CodeLocked:
+		e := &LockedError{Name: name, Queue: r.Waiters}
+		if r.Blocker != nil {
+			e.Holder = holderOf(r.Blocker)
+			e.Since = e.Holder.Since
+		}
+		return e
+	case locktable.CodeCancelled, locktable.CodeBelowFloor, locktable.CodeNotHeld:
+		return &LostError{Name: name, Cause: CauseExpired, Reason: "the cluster does not know the hold"}
+	case locktable.CodeOverloaded:
+		return &WaitError{Op: op, Name: name, Waiting: r.Detail, Err: ErrOverloaded}
+	case locktable.CodeMalformed:
+		return &WaitError{Op: op, Name: name, Err: &FieldError{Field: "command", Problem: r.Detail}}
+	case locktable.CodeNotFounded:
+		return &WaitError{Op: op, Name: name, Waiting: "the cluster is being founded", Err: ErrNoQuorum}
+	}
+	return &WaitError{Op: op, Name: name, Err: fmt.Errorf("unexpected answer %d %s", r.Code, r.Detail)}
+}
+
+// ended is the ctx error with the cause its owner gave, if that differs.
+func ended(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
+		return fmt.Errorf("%w (%w)", err, cause)
+	}
+	return err
+}

@@ -1,0 +1,205 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/quorumlock/quorumlock/internal/gossip"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/store"
+)
+
+// This file joins the founding protocol, which is pure, to the node: what it sees, keeps and does.
+
+func (n *Node) foundingConfig() membership.Config {
+	return membership.Config{
+		Self: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Cluster: n.cfg.Cluster, Expect: n.cfg.Expect, Voters: n.cfg.Voters,
+		Founders: n.cfg.Founders, ClusterIDPinned: n.cfg.ClusterID, Boot: n.boot,
+	}
+}
+
+func (n *Node) foundingEnv() membership.Env {
+	return membership.Env{
+		Members: n.gossip.Members, Load: n.loadPromise, Save: n.savePromise, Clear: n.clearPromise, Ask: n.callFound,
+		Bootstrap: n.bootstrap, Join: n.join, HasState: n.hasState, Adopt: n.adopt,
+		Clock: n.clock, NewID: newID, Rand: newRand(), Logger: n.log.Named("founding"),
+	}
+}
+
+// runFounding brings the node into a cluster, founded, joined or known from before, and then tells.
+func (n *Node) runFounding() {
+	if err := n.founding.Run(n.life); err != nil {
+		if n.life.Err() == nil {
+			n.fail(fmt.Errorf("found or join: %w", err))
+		}
+		return
+	}
+	n.learnCluster()
+}
+
+func (n *Node) loadPromise() (membership.Promise, bool, error) {
+	b := n.store.Identity().Promise
+	if len(b) == 0 {
+		return membership.Promise{}, false, nil
+	}
+	p, err := membership.DecodePromise(b)
+	return p, err == nil, err
+}
+
+func (n *Node) savePromise(p membership.Promise) error {
+	return n.changeIdentity(func(id *store.Identity) { id.Promise = p.Encode() })
+}
+
+func (n *Node) clearPromise() error {
+	return n.changeIdentity(func(id *store.Identity) { id.Promise = nil })
+}
+
+func (n *Node) changeIdentity(change func(*store.Identity)) error {
+	n.identity.Lock()
+	defer n.identity.Unlock()
+	id := n.store.Identity()
+	change(&id)
+	return n.store.SetIdentity(id)
+}
+
+func (n *Node) bootstrap(clusterID string, servers []membership.Server) error {
+	n.log.Info("founding a cluster", "cluster", clusterID, "servers", len(servers))
+	n.adopt(clusterID)
+	if err := n.group.bootstrap(servers); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return n.keepIdentity(clusterID)
+}
+
+// hasState tells whether this node has raft state of any kind. A store that cannot tell is taken for one that has.
+func (n *Node) hasState() bool {
+	has, err := n.store.HasState()
+	return err != nil || has
+}
+
+// adopt makes a cluster the only one whose raft streams are accepted; "" accepts none. Streams that are open are cut.
+func (n *Node) adopt(id string) {
+	if n.raftClusterID() == id {
+		return
+	}
+	n.adopted.Store(&id)
+	n.endpoint.CutRaft()
+	if n.failed() == nil {
+		n.endpoint.RestoreRaft()
+	}
+}
+
+// checkCluster refuses what this node can not belong to.
+func (n *Node) checkCluster(id string) error {
+	if want := n.cfg.ClusterID; want != "" && id != want {
+		return fmt.Errorf("%w: met cluster %s, pinned to %s", ErrClusterChanged, id, want)
+	}
+	if kept := n.store.Identity().ClusterID; kept != "" && kept != id {
+		return fmt.Errorf("%w: met cluster %s, belongs to %s", ErrClusterChanged, id, kept)
+	}
+	return nil
+}
+
+// keepIdentity makes this node belong to a cluster, for good.
+func (n *Node) keepIdentity(clusterID string) error {
+	if n.store.Identity().ClusterID != clusterID {
+		err := n.changeIdentity(func(id *store.Identity) { id.ClusterID = clusterID })
+		if err != nil {
+			return fmt.Errorf("keep the cluster id: %w", err)
+		}
+	}
+	n.setCluster(clusterID)
+	n.publishMeta()
+	return nil
+}
+
+// learnCluster takes in the cluster id that the state machine has, keeps it, and marks the node as a member. A different one than the
+// node knew means that two histories met, which the handshakes are there to prevent: the node stops.
+func (n *Node) learnCluster() {
+	id := n.fsm.header().ClusterID
+	if id == "" {
+		// Founded or joined a moment ago, and the first entries are yet to come.
+		if id = n.clusterIDNow(); id == "" {
+			return
+		}
+	}
+	if err := n.checkCluster(id); err != nil {
+		n.fail(err)
+		return
+	}
+	if err := n.keepIdentity(id); err != nil {
+		n.fail(err)
+		return
+	}
+	n.adopt(id)
+	n.nowMember()
+}
+
+func (n *Node) nowMember() {
+	n.joined.Do(func() {
+		close(n.member)
+		n.publishMeta()
+	})
+}
+
+func (n *Node) isMember() bool {
+	select {
+	case <-n.member:
+		return true
+	default:
+		return false
+	}
+}
+
+func (n *Node) publishMeta() {
+	if err := n.gossip.SetMeta(n.meta()); err != nil && !errors.Is(err, context.Canceled) {
+		n.log.Warn("gossip does not take this node's data", "error", err)
+	}
+}
+
+func (n *Node) clusterIDNow() string { return deref(n.cluster.Load()) }
+
+func (n *Node) raftClusterID() string { return deref(n.adopted.Load()) }
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// setCluster makes the node say in every handshake that it belongs to this cluster.
+func (n *Node) setCluster(id string) { n.cluster.Store(&id) }
+
+// gossipChanged remembers names, which outlive their members' presence in the view.
+func (n *Node) gossipChanged() {
+	if n.gossip == nil {
+		return
+	}
+	for _, m := range n.gossip.Members() {
+		n.names.Store(m.ServerID, m.Meta.Name)
+	}
+}
+
+// named adds names and addresses to servers of the configuration.
+func (n *Node) named(servers []membership.Server) []membership.Server {
+	n.gossipChanged()
+	for i := range servers {
+		if name, ok := n.names.Load(servers[i].ID); ok {
+			servers[i].Name = name.(string)
+		}
+		servers[i].Addr, _ = n.resolve(servers[i].ID)
+	}
+	return servers
+}
+
+// newGossip is the real gossip, or the plain one for simulation.
+func newGossip(memory bool, opt gossip.Options) (gossip.Gossip, error) {
+	if memory {
+		// A simulated network knows no other names than its hosts'.
+		opt.Resolve = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+		return gossip.NewMemory(opt)
+	}
+	return gossip.NewMemberlist(opt)
+}

@@ -1,0 +1,186 @@
+package quorumlock
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorumlock/quorumlock/internal/clock"
+	"github.com/quorumlock/quorumlock/internal/expiry"
+	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/wire"
+)
+
+// fsm joins the replicated log to the lock table: decode, apply, stamp, publish. It takes no decision of its own, and everything a
+// result depends on stands in the log; the clock is read only for stamps, which never enter the state.
+type fsm struct {
+	clock clock.Source
+	// publish tells of an entry's events; it runs on raft's goroutine in log order and must not block.
+	publish func(events []locktable.Event)
+	// reset tells that the state was replaced by a snapshot.
+	reset func(h locktable.Header)
+	// fail stops the node: it can not go on applying.
+	fail func(error)
+
+	mu      sync.Mutex
+	table   *locktable.Table
+	stamps  *expiry.Tracker
+	effects locktable.Effects // reused from entry to entry
+	broken  error             // sticky: nothing is applied after it
+	bytes   uint64            // applied since the last snapshot
+}
+
+func newFSM(c clock.Source) *fsm {
+	return &fsm{clock: c, table: locktable.New(), stamps: expiry.New()}
+}
+
+// Apply implements raft.FSM. Its answer is []locktable.Result, one per command of the entry, or an error.
+func (f *fsm) Apply(entry *raft.Log) any {
+	f.mu.Lock()
+	if f.broken != nil {
+		f.mu.Unlock()
+		return f.broken
+	}
+	f.bytes += uint64(len(entry.Data))
+	batch, err := wire.DecodeBatch(entry.Data)
+	var level *wire.LevelError
+	if errors.As(err, &level) {
+		f.broken = fmt.Errorf("entry %d: %w", entry.Index, err)
+		f.mu.Unlock()
+		f.fail(f.broken)
+		return f.broken
+	}
+	if err != nil {
+		// The same bytes are malformed for every member of every version that knows the level, so an error result keeps them equal.
+		f.mu.Unlock()
+		return []locktable.Result{{Code: locktable.CodeMalformed, Index: entry.Index, Detail: err.Error()}}
+	}
+	results := f.applyBatch(entry, batch)
+	events := append([]locktable.Event(nil), f.effects.Events...)
+	f.mu.Unlock()
+	if len(events) > 0 {
+		f.publish(events)
+	}
+	return results
+}
+
+func (f *fsm) applyBatch(entry *raft.Log, batch *wire.Batch) []locktable.Result {
+	eff := &f.effects
+	eff.Events, eff.Renewed, eff.Ended, eff.Drains = eff.Events[:0], eff.Renewed[:0], eff.Ended[:0], eff.Drains[:0]
+	results := make([]locktable.Result, len(batch.Commands))
+	for i := range batch.Commands {
+		results[i] = f.table.Apply(entry.Index, entry.Term, batch.Wall, &batch.Commands[i], eff)
+	}
+	f.stamp(eff)
+	return results
+}
+
+// stamp notes when this member applied renewals; a later leader's expiry is reckoned from its own stamps alone. A renewal and an
+// end of one session in one entry leave it ended: a session never comes back, so the order between them does not matter.
+func (f *fsm) stamp(eff *locktable.Effects) {
+	now := f.clock.Now()
+	for _, r := range eff.Renewed {
+		f.stamps.Renewed(r.Session, r.TTL, r.Index, now)
+	}
+	for _, s := range eff.Ended {
+		f.stamps.Ended(s)
+	}
+	for _, d := range eff.Drains {
+		if d.Index != 0 {
+			f.stamps.DrainBegan(d.Token, d.TTL, d.Index, now)
+		} else {
+			f.stamps.DrainEnded(d.Token)
+		}
+	}
+}
+
+// Snapshot implements raft.FSM. It copies nothing: the table is copy-on-write, so that Apply never waits for encoding.
+func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.broken != nil {
+		return nil, f.broken
+	}
+	f.bytes = 0
+	return &fsmSnapshot{state: f.table.Snapshot()}, nil
+}
+
+// Restore implements raft.FSM. The new state is built and verified in full before it takes the place of the old one.
+func (f *fsm) Restore(r io.ReadCloser) error {
+	defer r.Close()
+	table, err := wire.ReadSnapshot(r)
+	if err != nil {
+		err = fmt.Errorf("restore snapshot: %w", err)
+		f.mu.Lock()
+		f.broken = err
+		f.mu.Unlock()
+		f.fail(err)
+		return err
+	}
+	f.mu.Lock()
+	f.table = table
+	f.restamp()
+	h := table.Header()
+	f.mu.Unlock()
+	f.reset(h)
+	return nil
+}
+
+// restamp gives every session and drain a full TTL from now, which is never too early.
+func (f *fsm) restamp() {
+	now := f.clock.Now()
+	f.stamps.Reset(func(yield func(locktable.Renewal) bool) {
+		for s := range f.table.Sessions() {
+			if !yield(locktable.Renewal{Session: s.ID, TTL: s.TTL, Index: s.RenewIndex}) {
+				return
+			}
+		}
+	}, now)
+	for d := range f.table.Drains() {
+		f.stamps.DrainBegan(d.Token, d.TTL, d.Index, now)
+	}
+}
+
+// due lists what this member's stamps say has run out, at most limit of each.
+func (f *fsm) due(now clock.Reading, limit int) ([]expiry.Expiry, []expiry.DrainDue) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	expire, drained, _ := f.stamps.Due(now, limit)
+	return expire, drained
+}
+
+func (f *fsm) header() locktable.Header {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.table.Header()
+}
+
+// view is the state at one index, to read without holding up Apply.
+func (f *fsm) view() *locktable.Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.table.Snapshot()
+}
+
+func (f *fsm) bytesSinceSnapshot() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bytes
+}
+
+type fsmSnapshot struct{ state *locktable.Snapshot }
+
+// Persist runs beside Apply.
+func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
+	if err := wire.WriteSnapshot(sink, s.state); err != nil {
+		_ = sink.Cancel()
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot; the copy is garbage collected.
+func (s *fsmSnapshot) Release() {}

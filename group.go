@@ -1,0 +1,288 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/quorumlock/quorumlock/internal/clock"
+	"github.com/quorumlock/quorumlock/internal/commit"
+	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/store"
+	"github.com/quorumlock/quorumlock/internal/wire"
+	"github.com/quorumlock/quorumlock/transport"
+)
+
+// Sizes of the raft group, chosen for entries that are batches of up to 256 commands (FACTS are in docs/design/group.md).
+const (
+	maxAppendEntries = 512
+	trailingLogs     = 1024
+	snapshotEntries  = 8192     // raft's own trigger, by count
+	snapshotBytes    = 16 << 20 // ours, by bytes
+	raftCallTimeout  = 2 * time.Second
+	raftPool         = 3
+	confTimeout      = 5 * time.Second // bound of one membership change
+	enqueueTimeout   = 2 * time.Second // a leader whose disk hangs takes no more entries; its proposers look elsewhere
+)
+
+// group is this node's member of the raft group. It and fsm.go are the only places of the root where raft's types are used, and one
+// function (outcome) turns raft's errors into ours.
+type group struct {
+	raft     *raft.Raft
+	trans    *raft.NetworkTransport
+	observer *raft.Observer
+	seen     chan raft.Observation
+	gone     chan struct{} // closed when the observation loop has ended
+	changed  func()        // the leader may have changed
+	clock    clock.Source
+	stopped  sync.Once
+}
+
+type groupConfig struct {
+	clock    clock.Source
+	serverID string
+	timing   Timing
+	logger   hclog.Logger
+	fsm      *fsm
+	store    *store.Store
+	endpoint transport.Endpoint
+	resolve  func(serverID string) (string, bool)
+	changed  func()
+}
+
+func startGroup(cfg groupConfig) (*group, error) {
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(cfg.serverID)
+	conf.HeartbeatTimeout = cfg.timing.Heartbeat
+	conf.ElectionTimeout = cfg.timing.Election
+	conf.LeaderLeaseTimeout = cfg.timing.Lease
+	conf.MaxAppendEntries = maxAppendEntries
+	conf.TrailingLogs = trailingLogs
+	conf.SnapshotThreshold = snapshotEntries
+	conf.SnapshotInterval = 30 * time.Second
+	conf.ShutdownOnRemove = false
+	conf.BatchApplyCh = false
+	conf.NoLegacyTelemetry = true
+	conf.Logger = cfg.logger.Named("raft")
+	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream:  &streamLayer{endpoint: cfg.endpoint, resolve: cfg.resolve, self: cfg.serverID},
+		MaxPool: raftPool,
+		Timeout: raftCallTimeout,
+		Logger:  cfg.logger.Named("raft-net"),
+	})
+	r, err := raft.NewRaft(conf, cfg.fsm, cfg.store.Logs(), cfg.store.Stable(), cfg.store.Snapshots(), trans)
+	if err != nil {
+		_ = trans.Close()
+		return nil, fmt.Errorf("start raft: %w", err)
+	}
+	g := &group{raft: r, trans: trans, seen: make(chan raft.Observation, 16), gone: make(chan struct{}), changed: cfg.changed, clock: cfg.clock}
+	g.observer = raft.NewObserver(g.seen, false, func(o *raft.Observation) bool {
+		switch o.Data.(type) {
+		case raft.LeaderObservation, raft.RaftState:
+			return true
+		}
+		return false
+	})
+	r.RegisterObserver(g.observer)
+	go g.observe()
+	return g, nil
+}
+
+// observe wakes whoever waits for another leader. An observation that is dropped because the channel is full does no harm: each
+// only says "look again", and one that is queued says so already.
+func (g *group) observe() {
+	defer close(g.gone)
+	for range g.seen {
+		g.changed()
+	}
+}
+
+// stop ends raft and everything it left behind. The store and the endpoint must outlive it. Twice is fine.
+func (g *group) stop() { g.stopped.Do(g.shutdown) }
+
+func (g *group) shutdown() {
+	_ = g.raft.Shutdown().Error()
+	g.raft.DeregisterObserver(g.observer)
+	close(g.seen)
+	<-g.gone
+	g.trans.CloseStreams()
+	_ = g.trans.Close()
+}
+
+func (g *group) leading() bool { return g.raft.State() == raft.Leader }
+
+func (g *group) term() uint64 { return g.raft.CurrentTerm() }
+
+// leader is the server id of the leader this node knows, "" if none.
+func (g *group) leader() string {
+	_, id := g.raft.LeaderWithID()
+	return string(id)
+}
+
+func (g *group) lastContact() time.Time { return g.raft.LastContact() }
+
+func (g *group) lastIndex() uint64 { return g.raft.LastIndex() }
+
+func (g *group) appliedIndex() uint64 { return g.raft.AppliedIndex() }
+
+// servers is the latest configuration this node has, committed or not.
+func (g *group) servers() []membership.Server {
+	future := g.raft.GetConfiguration()
+	if future.Error() != nil {
+		return nil
+	}
+	var list []membership.Server
+	for _, s := range future.Configuration().Servers {
+		list = append(list, membership.Server{ID: string(s.ID), Voter: s.Suffrage == raft.Voter})
+	}
+	return list
+}
+
+// propose starts one entry. The futures of raft never leave this function: wait gives results or a *commit.Error.
+func (g *group) propose(cmds []*locktable.Command) func() ([]locktable.Result, error) {
+	data := wire.AppendBatch(nil, g.clock.Now().Wall.UnixMilli(), cmds)
+	future := g.raft.Apply(data, enqueueTimeout)
+	return func() ([]locktable.Result, error) {
+		if err := future.Error(); err != nil {
+			return nil, outcome(err)
+		}
+		switch answer := future.Response().(type) {
+		case []locktable.Result:
+			return answer, nil
+		case error:
+			return nil, &commit.Error{Outcome: commit.Unknown, Err: answer}
+		}
+		return nil, &commit.Error{Outcome: commit.Unknown, Err: errors.New("no answer of the state machine")}
+	}
+}
+
+var errNotLeader = errors.New("not the leader")
+
+// outcome says what an error of raft means for the command: certainly not done, or unknown. It is the one table of raft's errors; one
+// that is not listed is unknown, the safe side.
+func outcome(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return &commit.Error{Outcome: commit.NotDone, Err: errNotLeader}
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		return &commit.Error{Outcome: commit.NotDone, Err: commit.ErrOverloaded}
+	case errors.Is(err, raft.ErrRaftShutdown):
+		// Raised for entries that were never enqueued and for those in flight alike.
+		return &commit.Error{Outcome: commit.Unknown, Err: errNotLeader}
+	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrAbortedByRestore):
+		return &commit.Error{Outcome: commit.Unknown, Err: errNotLeader}
+	}
+	return &commit.Error{Outcome: commit.Unknown, Err: errors.New("consensus: " + err.Error())}
+}
+
+// barrier returns once everything committed before it has been applied here; only a leader can. ctx bounds the wait.
+func (g *group) barrier(ctx context.Context) error {
+	return await(ctx, g.raft.Barrier(confTimeout))
+}
+
+func (g *group) bootstrap(servers []membership.Server) error {
+	var conf raft.Configuration
+	for _, s := range servers {
+		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(s.ID), Address: raft.ServerAddress(s.ID), Suffrage: suffrage(s.Voter)})
+	}
+	err := g.raft.BootstrapCluster(conf).Error()
+	if errors.Is(err, raft.ErrCantBootstrap) {
+		return nil // a former attempt of this very founding got here
+	}
+	return err
+}
+
+func suffrage(voter bool) raft.ServerSuffrage {
+	if voter {
+		return raft.Voter
+	}
+	return raft.Nonvoter
+}
+
+// The address of a server in the configuration is its id, never dialable by itself: it is resolved through gossip at each dial, so
+// a server under a new address needs no change of the configuration, and an address that somebody else took over reaches nobody.
+func (g *group) addNonvoter(ctx context.Context, id string) error {
+	return await(ctx, g.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, confTimeout))
+}
+
+func (g *group) addVoter(ctx context.Context, id string) error {
+	return await(ctx, g.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(id), 0, confTimeout))
+}
+
+func (g *group) demote(ctx context.Context, id string) error {
+	return await(ctx, g.raft.DemoteVoter(raft.ServerID(id), 0, confTimeout))
+}
+
+func (g *group) remove(ctx context.Context, id string) error {
+	return await(ctx, g.raft.RemoveServer(raft.ServerID(id), 0, confTimeout))
+}
+
+// transfer hands leadership to a voter that the caller knows to be alive: raft's own choice ignores liveness.
+func (g *group) transfer(ctx context.Context, id string) error {
+	return await(ctx, g.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)))
+}
+
+// snapshot takes a snapshot now.
+func (g *group) snapshot(ctx context.Context) error {
+	err := await(ctx, g.raft.Snapshot())
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return nil
+	}
+	return err
+}
+
+// await bounds a future by ctx: raft's own timeouts cover the queueing only. The goroutine ends with the future, at the latest when
+// raft stops.
+func await(ctx context.Context, future raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- future.Error() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("consensus: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// streamLayer lets raft speak over the endpoint. Addresses are server ids.
+type streamLayer struct {
+	endpoint transport.Endpoint
+	resolve  func(serverID string) (string, bool)
+	self     string
+}
+
+// Dial implements raft.StreamLayer.
+func (s *streamLayer) Dial(server raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	id := string(server)
+	addr, ok := s.resolve(id)
+	if !ok {
+		return nil, fmt.Errorf("no address known for server %s", id)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return s.endpoint.Dial(ctx, transport.KindRaft, addr, id)
+}
+
+// Accept implements raft.StreamLayer.
+func (s *streamLayer) Accept() (net.Conn, error) { return s.endpoint.Accept(transport.KindRaft) }
+
+// Close implements raft.StreamLayer; the endpoint belongs to the node.
+func (s *streamLayer) Close() error { return nil }
+
+// Addr implements raft.StreamLayer.
+func (s *streamLayer) Addr() net.Addr { return serverAddr(s.self) }
+
+type serverAddr string
+
+func (a serverAddr) Network() string { return "quorumlock" }
+func (a serverAddr) String() string  { return string(a) }

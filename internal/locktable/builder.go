@@ -1,0 +1,288 @@
+package locktable
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrBadSnapshot is the root of every error of a Builder.
+var ErrBadSnapshot = errors.New("snapshot breaks a rule of the lock table")
+
+// Builder makes a table from the records of a snapshot. It trusts nothing: a record out of order, a reference to nothing, a wrong
+// count or a state that no sequence of commands leads to is an error, and after the first error there is no table.
+type Builder struct {
+	table *Table
+	want  Header
+	err   error
+	revs  []Rev // counter values that may each be used once
+
+	last struct {
+		claim    queueEntry
+		finished FinishedRecord
+		lost     LostRecord
+	}
+}
+
+// NewBuilder begins with the header. Sessions must come before what refers to them, claims before finished sequences; within each
+// kind records come in the order in which a Snapshot gives them.
+func NewBuilder(h Header) *Builder {
+	b := &Builder{table: New(), want: h}
+	t := b.table
+	t.clusterID, t.counter, t.index, t.level, t.maxTTL = h.ClusterID, h.Counter, h.Index, h.Level, h.MaxTTL
+	b.fail(checkHeader(h, t.limits))
+	return b
+}
+
+func checkHeader(h Header, l limits) error {
+	founded := h.ClusterID != ""
+	switch {
+	case checkText(h.ClusterID, MaxNodeLen) != "":
+		return errors.New("cluster id")
+	case founded != (h.Counter > 0), founded && h.MaxTTL < MinTTL, !founded && (h.MaxTTL != 0 || h.Level != 0):
+		return errors.New("header neither of a founded nor of an unfounded cluster")
+	case h.Sessions > l.sessions || h.Claims > l.claims || h.Audit > l.audit:
+		return errors.New("more records than the state machine allows")
+	}
+	return nil
+}
+
+// fail keeps the first error and returns what is kept.
+func (b *Builder) fail(err error) error {
+	if b.err == nil && err != nil {
+		b.err = fmt.Errorf("%w: %w", ErrBadSnapshot, err)
+	}
+	return b.err
+}
+
+// require is nil if every condition holds, else an error that names the record and the first that does not.
+func require(kind string, id Rev, rules ...rule) error {
+	for _, r := range rules {
+		if !r.holds {
+			return fmt.Errorf("%s %d: %s", kind, id, r.name)
+		}
+	}
+	return nil
+}
+
+type rule struct {
+	holds bool
+	name  string
+}
+
+// used notes counter values that no other record may have taken, and says whether they can have been taken at all.
+func (b *Builder) used(revs ...Rev) bool {
+	for _, r := range revs {
+		if r <= 0 || r > b.want.Counter {
+			return false
+		}
+	}
+	b.revs = append(b.revs, revs...)
+	return true
+}
+
+// Session adds a session; ids must rise.
+func (b *Builder) Session(r SessionRecord) error {
+	if b.err != nil {
+		return b.err
+	}
+	t := b.table
+	previous, _, _ := t.sessions.Max()
+	if err := require("session", Rev(r.ID),
+		rule{r.ID > previous, "out of order"},
+		rule{b.used(Rev(r.ID)), "id not from the counter"},
+		rule{r.Node != "" && checkText(r.Node, MaxNodeLen) == "" && checkText(r.NodeName, MaxNodeLen) == "", "node"},
+		rule{t.ttlAllowed(r.TTL), "TTL"},
+		rule{r.RenewIndex <= b.want.Index, "renewed in the future"},
+		rule{t.sessions.Len() < b.want.Sessions, "more sessions than announced"},
+	); err != nil {
+		return b.fail(err)
+	}
+	o := &owner{id: r.ID, node: r.Node, nodeName: r.NodeName, ttl: r.TTL}
+	t.sessions.Set(r.ID, session{owner: o, renewIndex: r.RenewIndex, floor: r.Floor})
+	return nil
+}
+
+// Claim adds a live claim; (first name, create revision) must rise.
+func (b *Builder) Claim(r ClaimRecord) error {
+	if b.err != nil {
+		return b.err
+	}
+	s, hasSession := b.table.sessions.Get(r.Session)
+	if err := b.checkClaim(&r, hasSession); err != nil {
+		return b.fail(err)
+	}
+	c := &claim{
+		owner: s.owner, rev: r.Rev, seq: r.Seq, token: r.Token, created: r.Created, granted: r.Granted,
+		names: slices.Clone(r.Names), note: r.Note, mode: r.Mode,
+	}
+	if r.DrainRev != 0 {
+		c.drain = &drain{index: r.DrainIndex, rev: r.DrainRev, note: r.DrainNote, actor: r.DrainActor}
+	}
+	b.table.insert(c)
+	b.last.claim = queueEntry{name: c.names[0], rev: c.rev}
+	return nil
+}
+
+func (b *Builder) checkClaim(r *ClaimRecord, hasSession bool) error {
+	if err := require("claim", r.Rev,
+		rule{len(r.Names) >= 1 && len(r.Names) <= MaxNames && checkNameList(r.Names) == nil, "names"},
+		rule{checkText(r.Note, MaxNoteLen) == "" && r.Mode == Exclusive, "note or mode"},
+		rule{hasSession, "no such session"},
+		rule{r.Rev > Rev(r.Session), "older than its session"},
+		rule{r.Seq > 0 && b.table.claim(r.Session, r.Seq) == nil, "sequence zero or used twice"},
+		rule{b.table.claims.Len() < b.want.Claims, "more claims than announced"},
+	); err != nil {
+		return err
+	}
+	at := queueEntry{name: r.Names[0], rev: r.Rev}
+	return require("claim", r.Rev,
+		rule{compareQueue(&b.last.claim, &at) < 0, "out of order"},
+		rule{b.used(claimRevs(r)...), "revisions not from the counter"},
+		rule{r.Token == 0 || Rev(r.Token) >= r.Rev, "token older than the claim"},
+		rule{r.Token != 0 || r.Granted == 0, "granted without a token"},
+		drainRule(r, b.want.Index),
+	)
+}
+
+// claimRevs are the counter values that a claim took: one for a grant at once, a second for a later grant, one more for a drain.
+func claimRevs(r *ClaimRecord) []Rev {
+	revs := []Rev{r.Rev}
+	if r.Token != 0 && Rev(r.Token) != r.Rev {
+		revs = append(revs, Rev(r.Token))
+	}
+	if r.DrainRev != 0 {
+		revs = append(revs, r.DrainRev)
+	}
+	return revs
+}
+
+func drainRule(r *ClaimRecord, index uint64) rule {
+	if r.DrainRev == 0 {
+		return rule{r.DrainIndex == 0 && r.DrainNote == "" && r.DrainActor == "", "drain without a revision"}
+	}
+	texts := checkText(r.DrainNote, MaxNoteLen) == "" && checkText(r.DrainActor, MaxNoteLen) == ""
+	return rule{r.Token != 0 && r.DrainRev > Rev(r.Token) && r.DrainIndex <= index && texts, "drain"}
+}
+
+// Finished adds a remembered answer; (session, sequence) must rise.
+func (b *Builder) Finished(r FinishedRecord) error {
+	if b.err != nil {
+		return b.err
+	}
+	t := b.table
+	s, ok := t.sessions.Get(r.Session)
+	if err := require("finished sequence of session", Rev(r.Session),
+		rule{ok, "no such session"},
+		rule{compareFinished(&b.last.finished, &r) < 0, "out of order"},
+		rule{r.Seq > 0 && r.Seq >= s.floor, "below the floor"},
+		rule{t.claim(r.Session, r.Seq) == nil, "live as well"},
+		rule{possibleAnswer(&r, b.want.Counter), "an answer that is never remembered"},
+		rule{t.finished.Len() < b.want.Finished, "more finished sequences than announced"},
+	); err != nil {
+		return b.fail(err)
+	}
+	t.finished.Set(r)
+	s.finished++
+	t.sessions.Set(r.Session, s)
+	b.last.finished = r
+	return nil
+}
+
+// possibleAnswer bounds the token of a claim by the counter; the token of an unlock is whatever the caller said.
+func possibleAnswer(r *FinishedRecord, counter Rev) bool {
+	switch {
+	case r.Op == OpClaim && r.Code == CodeCancelled:
+		return r.Token >= 0 && Rev(r.Token) <= counter
+	case r.Op == OpClaim && r.Code == CodeLocked:
+		return r.Token == 0
+	}
+	return r.Op == OpUnlock && r.Token > 0 && (r.Code == CodeReleased || r.Code == CodeNotHeld)
+}
+
+// Lost adds a lost hold; (session, revision) must rise.
+func (b *Builder) Lost(r LostRecord) error {
+	if b.err != nil {
+		return b.err
+	}
+	t := b.table
+	s, ok := t.sessions.Get(r.Session)
+	l := &r.Lost
+	if err := require("lost hold", Rev(l.Token),
+		rule{ok, "no such session"},
+		rule{compareLost(&b.last.lost, &r) < 0, "out of order"},
+		rule{l.Token > 0 && l.Rev > Rev(l.Token) && l.Rev <= b.want.Counter, "revision"},
+		rule{l.Seq > 0 && (l.Cause == LostForced || l.Cause == LostDrained), "sequence or cause"},
+		rule{checkText(l.Reason, MaxNoteLen) == "" && checkText(l.Actor, MaxNoteLen) == "", "reason or actor"},
+		rule{s.lost < t.limits.lost && t.lost.Len() < b.want.Lost, "more lost holds than announced or allowed"},
+	); err != nil {
+		return b.fail(err)
+	}
+	t.lost.Set(r)
+	s.lost++
+	t.sessions.Set(r.Session, s)
+	b.last.lost = r
+	return nil
+}
+
+// Audit adds a forced release; revisions must rise.
+func (b *Builder) Audit(r AuditRecord) error {
+	if b.err != nil {
+		return b.err
+	}
+	t := b.table
+	previous, _, _ := t.audit.Max()
+	if err := require("audit record", r.Rev,
+		rule{r.Rev > previous, "out of order"},
+		rule{r.Token > 0 && r.Rev > Rev(r.Token) && r.Rev <= b.want.Counter, "revision"},
+		rule{checkName(r.Name) == "", "name"},
+		rule{checkText(r.Actor, MaxNoteLen) == "" && checkText(r.Reason, MaxNoteLen) == "", "actor or reason"},
+		rule{t.audit.Len() < b.want.Audit, "more audit records than announced"},
+	); err != nil {
+		return b.fail(err)
+	}
+	t.audit.Set(r.Rev, r)
+	return nil
+}
+
+// Table is the finished table, if the snapshot was complete and sound. The Builder is spent afterwards.
+func (b *Builder) Table() (*Table, error) {
+	if b.err == nil && b.table.Header() != b.want {
+		b.fail(errors.New("fewer records than announced"))
+	}
+	if b.err == nil {
+		b.fail(b.checkRevs())
+	}
+	if b.err == nil {
+		b.fail(b.table.checkQueues())
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	b.err = errors.New("builder already used")
+	return b.table, nil
+}
+
+// checkRevs finds a counter value that was used for two things.
+func (b *Builder) checkRevs() error {
+	slices.Sort(b.revs)
+	for i := 1; i < len(b.revs); i++ {
+		if b.revs[i] == b.revs[i-1] {
+			return fmt.Errorf("revision %d used twice", b.revs[i])
+		}
+	}
+	return nil
+}
+
+// checkQueues holds the state against the two rules of the queue: a held claim is the first on each of its names, and a waiting claim
+// that is the first on all of them would have been granted.
+func (s *state) checkQueues() error {
+	var err error
+	s.claims.Scan(func(e claimEntry) bool {
+		if (e.claim.token != 0) != s.foremost(e.claim) {
+			err = fmt.Errorf("claim %d: %s", e.claim.rev, "place in its queues and token disagree")
+		}
+		return err == nil
+	})
+	return err
+}

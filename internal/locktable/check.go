@@ -1,0 +1,219 @@
+package locktable
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// CommandError says which field of a command breaks which rule.
+type CommandError struct {
+	Field  string
+	Reason string
+}
+
+func (e *CommandError) Error() string { return fmt.Sprintf("command field %s: %s", e.Field, e.Reason) }
+
+// fields is a set of Command fields.
+type fields uint32
+
+const (
+	fSession fields = 1 << iota
+	fSeq
+	fFloor
+	fNames
+	fMode
+	fTry
+	fNow
+	fToken
+	fNote
+	fActor
+	fNode
+	fNodeName
+	fTTL
+	fSince
+	fRenewIndex
+	fTerm
+	fRev
+	fClusterID
+	fLevel
+)
+
+var fieldNames = [...]string{
+	"Session", "Seq", "Floor", "Names", "Mode", "Try", "Now", "Token", "Note", "Actor", "Node", "NodeName", "TTL", "Since",
+	"RenewIndex", "Term", "Rev", "ClusterID", "Level",
+}
+
+// shape is which fields an operation must and may set; all others must be zero, so that one request has one encoding and a field
+// that a later version gives a meaning to cannot already be in use.
+type shape struct{ must, may fields }
+
+var shapes = [...]shape{
+	OpFound:   {must: fClusterID | fRev | fTTL},
+	OpOpen:    {must: fNode | fTTL, may: fNodeName},
+	OpRenew:   {must: fSession, may: fSince},
+	OpClose:   {must: fSession},
+	OpExpire:  {must: fSession, may: fRenewIndex | fTerm},
+	OpClaim:   {must: fSession | fSeq | fNames, may: fFloor | fMode | fTry | fNote},
+	OpCancel:  {must: fSession | fSeq, may: fFloor},
+	OpUnlock:  {must: fSession | fSeq | fToken, may: fFloor},
+	OpForce:   {must: fNames | fToken, may: fNow | fNote | fActor},
+	OpDrained: {must: fToken, may: fRenewIndex | fTerm},
+	OpInspect: {must: fNames},
+	OpBarrier: {},
+	OpLevel:   {must: fLevel},
+}
+
+// maxFirstRev bounds the counter at founding, so that it cannot overflow however long the cluster lives.
+const maxFirstRev = 1 << 62
+
+// Check is every rule about a command that needs no state. Apply answers CodeMalformed to a command that breaks one; callers check
+// before they propose. The error is a *CommandError.
+func Check(c *Command) error {
+	if err := check(c); err != nil {
+		return err
+	}
+	return nil
+}
+
+func check(c *Command) *CommandError {
+	if c == nil || c.Op == OpNone || int(c.Op) >= len(shapes) {
+		return &CommandError{"Op", "unknown operation"}
+	}
+	if err := checkShape(c, shapes[c.Op]); err != nil {
+		return err
+	}
+	if err := checkNumbers(c); err != nil {
+		return err
+	}
+	if err := checkTexts(c); err != nil {
+		return err
+	}
+	return checkNames(c)
+}
+
+func checkShape(c *Command, s shape) *CommandError {
+	set := c.fields()
+	if missing := s.must &^ set; missing != 0 {
+		return &CommandError{missing.first(), "missing"}
+	}
+	if extra := set &^ (s.must | s.may); extra != 0 {
+		return &CommandError{extra.first(), "does not belong to this operation"}
+	}
+	return nil
+}
+
+func (f fields) first() string {
+	for i, name := range fieldNames {
+		if f&(1<<i) != 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// fields is the set of fields that are not zero.
+func (c *Command) fields() fields {
+	var set fields
+	for i, isSet := range [...]bool{
+		c.Session != 0, c.Seq != 0, c.Floor != 0, len(c.Names) != 0, c.Mode != 0, c.Try, c.Now, c.Token != 0, c.Note != "",
+		c.Actor != "", c.Node != "", c.NodeName != "", c.TTL != 0, c.Since != 0, c.RenewIndex != 0, c.Term != 0, c.Rev != 0,
+		c.ClusterID != "", c.Level != 0,
+	} {
+		if isSet {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+func checkNumbers(c *Command) *CommandError {
+	switch {
+	case c.Session < 0:
+		return &CommandError{"Session", "negative"}
+	case c.Token < 0:
+		return &CommandError{"Token", "negative"}
+	case c.Since < 0:
+		return &CommandError{"Since", "negative"}
+	case c.Rev < 0:
+		return &CommandError{"Rev", "negative"}
+	case c.Rev > maxFirstRev:
+		return &CommandError{"Rev", "too high"}
+	case c.TTL != 0 && c.TTL < MinTTL:
+		return &CommandError{"TTL", fmt.Sprintf("below %v", MinTTL)}
+	case c.Mode != Exclusive:
+		return &CommandError{"Mode", "unknown mode"}
+	}
+	return nil
+}
+
+func checkTexts(c *Command) *CommandError {
+	for _, t := range [...]struct {
+		field, text string
+		max         int
+	}{
+		{"Note", c.Note, MaxNoteLen}, {"Actor", c.Actor, MaxNoteLen},
+		{"Node", c.Node, MaxNodeLen}, {"NodeName", c.NodeName, MaxNodeLen}, {"ClusterID", c.ClusterID, MaxNodeLen},
+	} {
+		if reason := checkText(t.text, t.max); reason != "" {
+			return &CommandError{t.field, reason}
+		}
+	}
+	return nil
+}
+
+// checkText is the reason why a text is refused, empty if it is not. Control characters are refused everywhere because all texts end
+// up in logs and on terminals.
+func checkText(s string, maxLen int) string {
+	switch {
+	case len(s) > maxLen:
+		return fmt.Sprintf("longer than %d bytes", maxLen)
+	case !utf8.ValidString(s):
+		return "not valid UTF-8"
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return "contains a control character"
+	}
+	return ""
+}
+
+func checkNames(c *Command) *CommandError {
+	limit := 1
+	if c.Op == OpClaim {
+		limit = MaxNames
+	}
+	if len(c.Names) > limit {
+		return &CommandError{"Names", fmt.Sprintf("%d names, at most %d allowed", len(c.Names), limit)}
+	}
+	return checkNameList(c.Names)
+}
+
+// checkNameList compares each pair of names: there are at most MaxNames, and most claims have one.
+func checkNameList(names []string) *CommandError {
+	for i, name := range names {
+		if reason := checkName(name); reason != "" {
+			return &CommandError{"Names", reason}
+		}
+		for _, other := range names[:i] {
+			if name == other {
+				return &CommandError{"Names", "the same name twice"}
+			}
+		}
+	}
+	return nil
+}
+
+func checkName(name string) string {
+	if name == "" {
+		return "empty name"
+	}
+	return checkText(name, MaxNameLen)
+}
+
+// CheckName is the rule for a lock name: 1 to 512 bytes of valid UTF-8 without control characters. The error is a *CommandError.
+func CheckName(name string) error {
+	if reason := checkName(name); reason != "" {
+		return &CommandError{"Names", reason}
+	}
+	return nil
+}

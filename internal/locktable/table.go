@@ -1,0 +1,174 @@
+package locktable
+
+import (
+	"iter"
+	"math"
+	"strings"
+	"time"
+)
+
+// Table is the state machine. It is not safe for concurrent use: whoever applies the log owns it. What others may read while
+// the log goes on is a Snapshot.
+type Table struct {
+	state
+	limits limits
+}
+
+// limits are the sizes of the package as a value, so that tests reach them with small states.
+type limits struct {
+	sessions, claims, finished, lost, audit int
+}
+
+// New is a table before its founding: it answers CodeNotFounded to everything but OpFound.
+func New() *Table {
+	return &Table{
+		state:  newState(),
+		limits: limits{sessions: MaxSessions, claims: MaxClaims, finished: MaxFinished, lost: MaxLost, audit: MaxAudit},
+	}
+}
+
+// step is one command being applied: the table, what the log says about the command, and where its effects go.
+type step struct {
+	*Table
+	index, term uint64
+	wall        int64
+	eff         *Effects
+}
+
+// Apply applies one command of the log entry at index, which was proposed in raft term term. wall is the leader's wall clock in
+// Unix milliseconds; it is kept for display and decides nothing. Several commands of one entry share index. Effects are appended
+// to eff, which may be nil if nobody wants them. Apply keeps the command's strings but not its Names slice, and never panics,
+// whatever the command holds.
+func (t *Table) Apply(index, term uint64, wall int64, c *Command, eff *Effects) Result {
+	if eff == nil {
+		eff = new(Effects)
+	}
+	t.index = max(t.index, index)
+	x := step{Table: t, index: index, term: term, wall: wall, eff: eff}
+	r := x.apply(c)
+	r.Index = index
+	if r.Rev == 0 {
+		r.Rev = t.counter
+	}
+	return r
+}
+
+func (x *step) apply(c *Command) Result {
+	if x.clusterID == "" && (c == nil || c.Op != OpFound) {
+		return Result{Code: CodeNotFounded}
+	}
+	if err := check(c); err != nil {
+		return malformed(err)
+	}
+	switch c.Op {
+	case OpFound:
+		return x.found(c)
+	case OpOpen:
+		return x.open(c)
+	case OpRenew, OpClaim, OpCancel, OpUnlock:
+		return x.inSession(c)
+	case OpClose:
+		return x.close(c)
+	case OpExpire:
+		return x.expire(c)
+	case OpForce:
+		return x.force(c)
+	case OpDrained:
+		return x.drained(c)
+	case OpInspect:
+		info := x.Inspect(c.Names[0])
+		info.Index = x.index
+		return Result{Code: CodeOK, Info: &info}
+	case OpBarrier:
+		return Result{Code: CodeOK}
+	case OpLevel:
+		x.level = max(x.level, c.Level)
+		return Result{Code: CodeOK}
+	}
+	return malformed(&CommandError{Field: "Op", Reason: "unknown operation"})
+}
+
+func malformed(err *CommandError) Result {
+	return Result{Code: CodeMalformed, Detail: err.Error()}
+}
+
+func (x *step) found(c *Command) Result {
+	if x.clusterID != "" {
+		return Result{Code: CodeExists}
+	}
+	x.clusterID, x.counter, x.maxTTL = c.ClusterID, c.Rev, c.TTL
+	return Result{Code: CodeOK}
+}
+
+// emit takes the next value of the counter for an event and returns it. It is the only place where the counter moves, which is
+// why revisions have no gaps.
+func (x *step) emit(e Event) Rev {
+	x.counter++
+	e.Rev, e.Index, e.Wall = x.counter, x.index, x.wall
+	x.eff.Events = append(x.eff.Events, e)
+	return e.Rev
+}
+
+// emitClaim emits one event for each name of the claim and returns the first one's revision.
+func (x *step) emitClaim(kind EventKind, c *claim, note string) Rev {
+	first := x.counter + 1
+	for _, name := range c.names {
+		x.emit(Event{Kind: kind, Name: name, Session: c.owner.id, Seq: c.seq, Node: c.owner.node, Token: c.token, Note: note})
+	}
+	return first
+}
+
+// Header is the part of the state that exists once. Index is where the table stands in the log; it moves with every applied
+// command, also with those that change nothing.
+func (s *state) Header() Header {
+	return Header{
+		ClusterID: s.clusterID, Counter: s.counter, Index: s.index, Level: s.level, MaxTTL: s.maxTTL,
+		Sessions: s.sessions.Len(), Claims: s.claims.Len(), Finished: s.finished.Len(), Lost: s.lost.Len(), Audit: s.audit.Len(),
+	}
+}
+
+// Sessions are all sessions, by id.
+func (s *state) Sessions() iter.Seq[SessionRecord] {
+	return func(yield func(SessionRecord) bool) {
+		s.sessions.Scan(func(_ SessionID, v session) bool { return yield(v.record()) })
+	}
+}
+
+// Names are the names with any claim on them that begin with prefix and come after the name after, in byte order, at most limit.
+func (t *Table) Names(prefix, after string, limit int) []string {
+	var names []string
+	at := queueEntry{name: prefix}
+	if after >= prefix {
+		at = queueEntry{name: after, rev: math.MaxInt64}
+	}
+	for len(names) < limit {
+		e, ok := t.nextInQueue(at)
+		if !ok || !strings.HasPrefix(e.name, prefix) {
+			break
+		}
+		names = append(names, e.name)
+		at = queueEntry{name: e.name, rev: math.MaxInt64}
+	}
+	return names
+}
+
+// Drains are the drains going on, by token. A member stamps them after it restored a snapshot.
+func (t *Table) Drains() iter.Seq[Drain] {
+	return func(yield func(Drain) bool) {
+		t.drains.Scan(func(token Token, c *claim) bool {
+			return yield(Drain{Token: token, TTL: c.owner.ttl, Index: c.drain.index})
+		})
+	}
+}
+
+// GrantOf is the token of a live claim that is held. A hold that is being drained is not reported: nobody may begin to believe in it.
+func (t *Table) GrantOf(session SessionID, seq uint64) (Token, bool) {
+	c := t.claim(session, seq)
+	if c == nil || c.token == 0 || c.drain != nil {
+		return 0, false
+	}
+	return c.token, true
+}
+
+// ttlAllowed says whether a session may ask for ttl in this cluster; the lower bound is a static rule of Check.
+func (s *state) ttlAllowed(ttl time.Duration) bool { return ttl >= MinTTL && ttl <= s.maxTTL }

@@ -1,0 +1,271 @@
+package membership
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// stableFor is how long a non-voter must have been healthy before it may vote.
+	stableFor = 2 * time.Second
+
+	// forgetAfter times Grace is how long a dead non-voter is kept: one without a data directory never comes back under its id.
+	forgetAfter = 5
+)
+
+// Progress is what the leader measured of one server.
+type Progress struct {
+	Reachable      bool          // answers the leader's own probes
+	UnreachableFor time.Duration // since its last answer
+	Applied        uint64
+	CaughtUp       bool          // its log is close enough to the leader's to vote
+	StableFor      time.Duration // reachable and caught up without a break
+	Name           string        // for people, and to tell a successor
+	Level          uint32        // highest feature level of its binary
+	Left           bool          // it said that it is going
+}
+
+// View is all that the leader's decision rests on. A server of Config without a Progress was not measured yet: it counts as not
+// reachable, and is never acted against.
+type View struct {
+	Self     string              // the leader
+	Config   []Server            // the current raft configuration, non-voters included
+	Progress map[string]Progress // by server id
+	Wanted   int                 // voters
+	Grace    time.Duration       // how long a voter may be out of reach before it is replaced
+	Pending  bool                // a configuration change is under way
+}
+
+// ChangeKind names a configuration change.
+type ChangeKind int
+
+const (
+	None    ChangeKind = iota
+	Promote            // make a non-voter a voter
+	Demote             // make a voter a non-voter
+	Remove             // take a server out of the configuration
+)
+
+func (k ChangeKind) String() string {
+	return [...]string{"none", "promote", "demote", "remove"}[k]
+}
+
+// Change is one configuration change, or none. Reason is for people, also where Kind is None.
+type Change struct {
+	Kind   ChangeKind
+	ID     string
+	Reason string
+}
+
+// Next decides on the one change that the leader should make now. It never proposes one unless a quorum is reachable before it, and
+// stays reachable after it; it never removes or demotes the leader. Applied again and again to a view that does not change otherwise,
+// it ends in None.
+func Next(v View) Change {
+	if v.Pending {
+		return Change{Reason: "a change is under way"}
+	}
+	t := tally(v)
+	if t.live < quorum(t.voters) {
+		return Change{Reason: fmt.Sprintf("no quorum: %d of %d voters reachable", t.live, t.voters)}
+	}
+	// Promotions come first: a replacement adds its vote before the dead one's is taken away. Removals come before demotions, because a
+	// dead voter is the better one to lose.
+	for _, decide := range []func(View, standing) Change{promote, removeSuperseded, removeLeft, removeDead, demote, forget} {
+		if c := decide(v, t); c.Kind != None {
+			return c
+		}
+	}
+	return Change{Reason: "nothing to do"}
+}
+
+// standing is a configuration seen with the leader's eyes.
+type standing struct {
+	voters int // in the configuration
+	live   int // voters reachable now, the leader included
+	kept   int // voters that are neither dead nor leaving: those that count towards Wanted
+	dead   int // voters out of reach for the whole grace
+	ready  []Server
+	target int // voters there should be
+}
+
+func tally(v View) standing {
+	var t standing
+	for _, s := range v.Config {
+		switch {
+		case !s.Voter:
+			if ready(v, s) {
+				t.ready = append(t.ready, s)
+			}
+			continue
+		case v.dead(s):
+			t.dead++
+		case !v.leaving(s):
+			t.kept++
+		}
+		t.voters++
+		if v.reachable(s) {
+			t.live++
+		}
+	}
+	t.target = targetVoters(v.Wanted, t.kept+len(t.ready))
+	slices.SortFunc(t.ready, func(a, b Server) int {
+		// A newer binary first: during a rolling upgrade the older ones are about to leave.
+		return cmp.Or(-cmp.Compare(v.Progress[a.ID].Level, v.Progress[b.ID].Level), cmp.Compare(a.ID, b.ID))
+	})
+	return t
+}
+
+func quorum(voters int) int { return voters/2 + 1 }
+
+// targetVoters is how many of the available servers should vote: as many as wanted, else an odd number, since an even one needs a
+// larger quorum and survives no more failures. Two are the exception: with one voter a lost disk loses what was acknowledged, with
+// two it does not, and the second is the step to the third.
+func targetVoters(wanted, available int) int {
+	n := max(1, min(wanted, available))
+	if n < wanted && n > 2 && n%2 == 0 {
+		return n - 1
+	}
+	return n
+}
+
+func (v View) reachable(s Server) bool { return s.ID == v.Self || v.Progress[s.ID].Reachable }
+
+func (v View) leaving(s Server) bool { return s.ID != v.Self && v.Progress[s.ID].Left }
+
+// dead: out of the leader's own reach for the whole grace.
+func (v View) dead(s Server) bool {
+	p, measured := v.Progress[s.ID]
+	return s.ID != v.Self && measured && !p.Reachable && p.UnreachableFor > v.Grace
+}
+
+func (v View) name(s Server) string { return cmp.Or(v.Progress[s.ID].Name, s.Name) }
+
+func ready(v View, s Server) bool {
+	p := v.Progress[s.ID]
+	return p.Reachable && p.CaughtUp && !p.Left && p.StableFor >= stableFor
+}
+
+// successor is a reachable non-voter of the same name: the process that took the place of s.
+func (v View) successor(s Server) (Server, bool) {
+	for _, n := range v.Config {
+		p := v.Progress[n.ID]
+		if n.ID != s.ID && !n.Voter && p.Reachable && !p.Left && v.name(n) != "" && v.name(n) == v.name(s) {
+			return n, true
+		}
+	}
+	return Server{}, false
+}
+
+func promote(v View, t standing) Change {
+	if t.kept >= t.target || len(t.ready) == 0 || t.live+1 < quorum(t.voters+1) {
+		return Change{}
+	}
+	s := t.ready[0]
+	return Change{Promote, s.ID, fmt.Sprintf("%d of %d wanted voters", t.kept, t.target)}
+}
+
+// safe tells whether the reachable voters without s are a majority of the configuration without s.
+func safe(v View, t standing, s Server) bool {
+	if s.ID == v.Self {
+		return false
+	}
+	if !s.Voter {
+		return true
+	}
+	live := t.live
+	if v.reachable(s) {
+		live--
+	}
+	return t.voters > 1 && live >= quorum(t.voters-1)
+}
+
+// first finds the first server of the configuration, by id, that can be taken away safely and for a reason.
+func first(v View, t standing, kind ChangeKind, why func(Server) string) Change {
+	var found Change
+	for _, s := range v.Config {
+		if found.Kind != None && s.ID >= found.ID || !safe(v, t, s) {
+			continue
+		}
+		if reason := why(s); reason != "" {
+			found = Change{kind, s.ID, reason}
+		}
+	}
+	return found
+}
+
+// removeSuperseded needs no grace: the new process of the same name is the proof that the old one is gone.
+func removeSuperseded(v View, t standing) Change {
+	return first(v, t, Remove, func(s Server) string {
+		p, measured := v.Progress[s.ID]
+		if n, ok := v.successor(s); ok && measured && !p.Reachable {
+			return fmt.Sprintf("%s started anew as %s", v.name(s), n.ID)
+		}
+		return ""
+	})
+}
+
+func removeLeft(v View, t standing) Change {
+	return first(v, t, Remove, func(s Server) string {
+		if v.leaving(s) {
+			return "left"
+		}
+		return ""
+	})
+}
+
+// removeDead takes a dead voter out when it has been replaced, or where the configuration without its dead needs a smaller quorum.
+// Else removing wins nothing: two live voters of three survive no failure, and two of two neither; but the third of the three may
+// come back with its disk.
+func removeDead(v View, t standing) Change {
+	if t.kept < v.Wanted && quorum(t.voters-t.dead) >= quorum(t.voters) {
+		return Change{}
+	}
+	return first(v, t, Remove, func(s Server) string {
+		if s.Voter && v.dead(s) {
+			return fmt.Sprintf("out of reach for %s", v.Progress[s.ID].UnreachableFor.Round(time.Second))
+		}
+		return ""
+	})
+}
+
+// demote ends a surplus, as after the return of a voter that has been replaced, and an even number that is left after departures.
+// The latter not while a dead voter is kept for its return: then it would cost the failure that the live ones still survive.
+// Those out of reach go first, then the highest id.
+func demote(v View, t standing) Change {
+	if t.kept <= t.target || t.kept <= v.Wanted && t.kept < t.voters {
+		return Change{}
+	}
+	var pick Server
+	for _, s := range v.Config {
+		if !s.Voter || v.dead(s) || v.leaving(s) || !safe(v, t, s) {
+			continue
+		}
+		if pick.ID == "" || demotesBefore(v, s, pick) {
+			pick = s
+		}
+	}
+	if pick.ID == "" {
+		return Change{}
+	}
+	return Change{Demote, pick.ID, fmt.Sprintf("%d voters where %d are wanted", t.kept, t.target)}
+}
+
+func demotesBefore(v View, a, b Server) bool {
+	if ra, rb := v.reachable(a), v.reachable(b); ra != rb {
+		return !ra
+	}
+	return a.ID > b.ID
+}
+
+// forget removes non-voters that will not come back.
+func forget(v View, t standing) Change {
+	return first(v, t, Remove, func(s Server) string {
+		p := v.Progress[s.ID]
+		if !s.Voter && v.dead(s) && p.UnreachableFor > forgetAfter*v.Grace {
+			return fmt.Sprintf("non-voter out of reach for %s", p.UnreachableFor.Round(time.Second))
+		}
+		return ""
+	})
+}

@@ -1,0 +1,360 @@
+package membership
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const grace = 15 * time.Second
+
+// parseView reads a compact configuration: one word per server, "id[/name]:state" with state letters
+// v voter, s standby; + reachable, - out of reach for 5 s, x for 20 s, X for 100 s, ? not measured; c caught up and stable,
+// n caught up but not yet stable; l left. The first is the leader.
+func parseView(t *testing.T, wanted int, spec string) View {
+	t.Helper()
+	v := View{Wanted: wanted, Grace: grace, Progress: map[string]Progress{}}
+	for word := range strings.FieldsSeq(spec) {
+		label, state, ok := strings.Cut(word, ":")
+		if !ok {
+			t.Fatalf("bad server %q", word)
+		}
+		id, name, _ := strings.Cut(label, "/")
+		if name == "" {
+			name = "name-" + id
+		}
+		p := Progress{Name: name}
+		s := Server{ID: id, Name: name, Addr: id + ":1"}
+		measured := true
+		for _, c := range state {
+			switch c {
+			case 'v':
+				s.Voter = true
+			case 's':
+			case '+':
+				p.Reachable = true
+			case '-':
+				p.UnreachableFor = 5 * time.Second
+			case 'x':
+				p.UnreachableFor = 20 * time.Second
+			case 'X':
+				p.UnreachableFor = 100 * time.Second
+			case '?':
+				measured = false
+			case 'c':
+				p.CaughtUp, p.StableFor = true, 3*time.Second
+			case 'n':
+				p.CaughtUp, p.StableFor = true, time.Second
+			case 'l':
+				p.Left = true
+			case '2':
+				p.Level = 2
+			default:
+				t.Fatalf("bad state %q in %q", c, word)
+			}
+		}
+		v.Config = append(v.Config, s)
+		if measured {
+			v.Progress[id] = p
+		}
+		if v.Self == "" {
+			v.Self = id
+		}
+	}
+	return v
+}
+
+func TestNext(t *testing.T) {
+	tests := []struct {
+		name   string
+		wanted int
+		view   string
+		want   string
+	}{
+		{"three healthy", 3, "a:v+ b:v+ c:v+", "none"},
+		{"standby is enough", 3, "a:v+ b:v+ c:v+ d:s+c", "none"},
+		{"one to two", 3, "a:v+ b:s+c", "promote b"},
+		{"two to three", 3, "a:v+ b:v+ c:s+c", "promote c"},
+		{"not caught up", 3, "a:v+ b:v+ c:s+", "none"},
+		{"not stable yet", 3, "a:v+ b:v+ c:s+n", "none"},
+		{"leaving standby is not promoted", 3, "a:v+ b:v+ c:s+cl", "remove c"},
+		{"newer binary first", 3, "a:v+ b:v+ c:s+c d:s+c2", "promote d"},
+		{"three to five has both", 5, "a:v+ b:v+ c:v+ d:s+c e:s+c", "promote d"},
+		{"three to four is no gain", 5, "a:v+ b:v+ c:v+ d:s+c", "none"},
+		{"four to five", 5, "a:v+ b:v+ c:v+ d:v+ e:s+c", "promote e"},
+		{"four voters become three", 5, "a:v+ b:v+ c:v+ d:v+", "demote d"},
+		{"the leader is not demoted", 5, "d:v+ a:v+ b:v+ c:v+", "demote c"},
+
+		{"short outage", 3, "a:v+ b:v+ c:v- d:s+c", "none"},
+		{"dead: replacement first", 3, "a:v+ b:v+ c:vx d:s+c", "promote d"},
+		{"dead and replaced", 3, "a:v+ b:v+ c:vx d:v+", "remove c"},
+		{"dead, nobody to replace it", 3, "a:v+ b:v+ c:vx", "none"},
+		{"dead, replacement not ready", 3, "a:v+ b:v+ c:vx d:s+n", "none"},
+		{"dead one of five, nobody", 5, "a:v+ b:v+ c:v+ d:v+ e:vx", "none"},
+		{"dead two of five", 5, "a:v+ b:v+ c:v+ d:vx e:vx", "remove d"},
+		{"dead one of four", 5, "a:v+ b:v+ c:v+ e:vx", "remove e"},
+		{"dead two, one standby", 5, "a:v+ b:v+ c:v+ d:vx e:vx f:s+c", "remove d"},
+		{"dead two, two standbys", 5, "a:v+ b:v+ c:v+ d:vx e:vx f:s+c g:s+c", "promote f"},
+		{"unknown is not dead", 3, "a:v+ b:v+ c:v? d:v+", "demote c"},
+
+		{"two of three dead", 3, "a:v+ b:vx c:vx d:s+c e:s+c", "none"},
+		{"one of two dead", 3, "a:v+ b:vx c:s+c", "none"},
+		{"three of five dead", 5, "a:v+ b:v+ c:vX d:vX e:vX f:s+c g:s+c", "none"},
+		{"left, but the rest has no quorum", 3, "a:v+ b:v- c:v+l", "none"},
+
+		{"left is removed at once", 3, "a:v+ b:v+ c:v+l", "remove c"},
+		{"left with a standby", 3, "a:v+ b:v+ c:v+l d:s+c", "promote d"},
+		{"left two to one", 3, "a:v+ b:v+l", "remove b"},
+		{"left standby", 3, "a:v+ b:v+ c:v+ d:sl", "remove d"},
+		{"the leader that leaves transfers first", 3, "a:v+l b:v+ c:v+", "none"},
+
+		{"started anew: at once", 3, "a:v+ b:v+ c/n:v- d/n:s+", "remove c"},
+		{"started anew, old one alive", 3, "a:v+ b:v+ c/n:v+ d/n:s+", "none"},
+		{"started anew, new one gone too", 3, "a:v+ b:v+ c/n:v- d/n:s-", "none"},
+		{"started anew, no quorum left", 3, "a:v+ b:v- c/n:v- d/n:s+", "none"},
+		{"started anew, ready", 3, "a:v+ b:v+ c/n:v- d/n:s+c", "remove c"},
+		{"started anew, unknown is not unreachable", 3, "a:v+ b:v+ c/n:v? d/n:s+", "none"},
+		{"standby started anew", 3, "a:v+ b:v+ c:v+ d/n:s- e/n:s+", "remove d"},
+
+		{"dead standby within its time", 3, "a:v+ b:v+ c:v+ d:sx", "none"},
+		{"dead standby forgotten", 3, "a:v+ b:v+ c:v+ d:sX", "remove d"},
+		{"replaced voter came back", 3, "a:v+ b:v+ c:v+ d:v+", "demote d"},
+		{"surplus: out of reach first", 3, "a:v+ b:v- c:v+ d:v+", "demote b"},
+		{"surplus: dead first", 3, "a:v+ b:vx c:v+ d:v+ e:v+", "remove b"},
+		{"wanted lowered", 3, "a:v+ b:v+ c:v+ d:v+ e:v+", "demote e"},
+		{"alone", 3, "a:v+", "none"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := Next(parseView(t, tt.wanted, tt.view))
+			got := strings.TrimSpace(c.Kind.String() + " " + c.ID)
+			if got != tt.want {
+				t.Errorf("Next = %s (%s), want %s", got, c.Reason, tt.want)
+			}
+			if c.Reason == "" {
+				t.Error("no reason given")
+			}
+		})
+	}
+}
+
+func TestNextWaitsForThePendingChange(t *testing.T) {
+	v := parseView(t, 3, "a:v+ b:v+ c:s+c")
+	v.Pending = true
+	if c := Next(v); c.Kind != None {
+		t.Errorf("Next = %v while a change is pending", c)
+	}
+}
+
+func TestTargetVoters(t *testing.T) {
+	want := map[int][]int{3: {1, 1, 2, 3, 3, 3, 3}, 5: {1, 1, 2, 3, 3, 5, 5}}
+	for wanted, targets := range want {
+		for available, n := range targets {
+			if got := targetVoters(wanted, available); got != n {
+				t.Errorf("targetVoters(%d, %d) = %d, want %d", wanted, available, got, n)
+			}
+		}
+	}
+}
+
+// apply carries a change out the way raft does. A demoted voter has the whole log; a removed server is gone.
+func apply(v View, c Change) View {
+	next := v
+	next.Config = nil
+	for _, s := range v.Config {
+		if s.ID == c.ID {
+			switch c.Kind {
+			case Promote:
+				s.Voter = true
+			case Demote:
+				s.Voter = false
+			case Remove:
+				continue
+			}
+		}
+		next.Config = append(next.Config, s)
+	}
+	return next
+}
+
+// margin is how many more voters may fail.
+func margin(v View) int {
+	t := tally(v)
+	return t.live - quorum(t.voters)
+}
+
+// TestNextInvariants walks from random views to None and checks each step.
+func TestNextInvariants(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	changed := map[ChangeKind]int{}
+	for range 20000 {
+		v := randomView(rng)
+		checkWalk(t, v, changed)
+		if t.Failed() {
+			return
+		}
+	}
+	for _, k := range []ChangeKind{Promote, Demote, Remove} {
+		if changed[k] < 1000 {
+			t.Errorf("%v came up only %d times: the views do not test it", k, changed[k])
+		}
+	}
+}
+
+func randomView(rng *rand.Rand) View {
+	v := View{Self: "s0", Wanted: []int{3, 5}[rng.IntN(2)], Grace: grace, Progress: map[string]Progress{}}
+	for i := range 1 + rng.IntN(9) {
+		s := Server{ID: fmt.Sprintf("s%d", i), Voter: i == 0 || rng.IntN(3) > 0}
+		s.Name = s.ID
+		if i > 0 && rng.IntN(6) == 0 {
+			s.Name = fmt.Sprintf("s%d", rng.IntN(i))
+		}
+		p := Progress{Name: s.Name, Reachable: i == 0 || rng.IntN(3) > 0, Left: i > 0 && rng.IntN(8) == 0}
+		if !p.Reachable {
+			p.UnreachableFor = time.Duration(rng.IntN(120)) * time.Second
+		} else if rng.IntN(4) > 0 {
+			p.CaughtUp, p.StableFor = true, time.Duration(rng.IntN(5000))*time.Millisecond
+		}
+		v.Config = append(v.Config, s)
+		if i == 0 || rng.IntN(10) > 0 {
+			v.Progress[s.ID] = p
+		}
+	}
+	rng.Shuffle(len(v.Config), func(i, j int) { v.Config[i], v.Config[j] = v.Config[j], v.Config[i] })
+	return v
+}
+
+func checkWalk(t *testing.T, start View, changed map[ChangeKind]int) {
+	t.Helper()
+	v := start
+	for step := 0; ; step++ {
+		c := Next(v)
+		if c.Kind == None {
+			break
+		}
+		if step > 2*len(start.Config) {
+			t.Fatalf("still changing after %d steps (last %v): %+v", step, c, start)
+		}
+		before, after := tally(v), tally(apply(v, c))
+		switch {
+		case before.live < quorum(before.voters):
+			t.Fatalf("%v without a quorum: %+v", c, v)
+		case after.live < quorum(after.voters):
+			t.Fatalf("%v loses the quorum: %+v", c, v)
+		case c.ID == v.Self:
+			t.Fatalf("%v acts against the leader: %+v", c, v)
+		}
+		if _, measured := v.Progress[c.ID]; !measured && c.Kind == Remove {
+			t.Fatalf("%v removes what was never measured: %+v", c, v)
+		}
+		changed[c.Kind]++
+		v = apply(v, c)
+	}
+	checkEnd(t, start, v)
+}
+
+// checkEnd: what is reached is what can be had.
+func checkEnd(t *testing.T, start, end View) {
+	t.Helper()
+	st := tally(end)
+	if st.live < quorum(st.voters) {
+		if len(end.Config) != len(start.Config) {
+			t.Fatalf("changed without a quorum: %+v", start)
+		}
+		return
+	}
+	if st.kept < st.target {
+		t.Fatalf("ended with %d voters, %d could be had: %+v", st.kept, st.target, start)
+	}
+	if st.kept > st.target && st.dead == 0 && !slices.ContainsFunc(end.Config, end.leaving) {
+		t.Fatalf("ended with %d voters, %d are wanted: %+v", st.kept, st.target, start)
+	}
+	if m := margin(end); m < margin(start) && !slices.ContainsFunc(start.Config, start.leaving) && tally(start).kept <= start.Wanted &&
+		st.voters > 2 {
+		t.Fatalf("survives %d failures, %d before: %+v\nend %+v", m, margin(start), start, end)
+	}
+}
+
+// TestShrinkWhileStopping: five instances that stop one by one without a word, 30 s apart (S61).
+func TestShrinkWhileStopping(t *testing.T) {
+	v := parseView(t, 5, "a:v+ b:v+ c:v+ d:v+ e:v+")
+	settle := func() {
+		for c := Next(v); c.Kind != None; c = Next(v) {
+			v = apply(v, c)
+		}
+	}
+	stop := func(id string) {
+		v.Progress[id] = Progress{Name: "name-" + id, UnreachableFor: 20 * time.Second}
+		settle()
+	}
+	for i, want := range []struct {
+		stop   string
+		voters int
+	}{{"e", 5}, {"d", 3}, {"c", 3}, {"b", 3}} {
+		stop(want.stop)
+		if got := tally(v).voters; got != want.voters {
+			t.Errorf("after %d stops: %d voters, want %d", i+1, got, want.voters)
+		}
+	}
+	if c := Next(v); c.Kind != None || !strings.Contains(c.Reason, "no quorum") {
+		t.Errorf("one of three alive: Next = %v", c)
+	}
+}
+
+// TestShrinkWhileLeaving: the same with a proper departure goes down to one voter.
+func TestShrinkWhileLeaving(t *testing.T) {
+	v := parseView(t, 5, "a:v+ b:v+ c:v+ d:v+ e:v+")
+	for _, id := range []string{"e", "d", "c", "b"} {
+		v.Progress[id] = Progress{Name: "name-" + id, Reachable: true, Left: true}
+		for c := Next(v); c.Kind != None; c = Next(v) {
+			v = apply(v, c)
+		}
+		if slices.ContainsFunc(v.Config, func(s Server) bool { return s.ID == id }) {
+			t.Fatalf("%s left and is still in the configuration: %v", id, v.Config)
+		}
+	}
+	if len(v.Config) != 1 {
+		t.Errorf("left over: %v", v.Config)
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	tests := []struct {
+		name string
+		view string
+		req  Server
+		want DecisionKind
+	}{
+		{"new", "a:v+ b:v+", Server{ID: "n", Name: "new"}, AddNonvoter},
+		{"first standby", "a:v+ b:v+ c:v+", Server{ID: "n", Name: "new"}, AddNonvoter},
+		{"third standby", "a:v+ b:v+ c:v+ d:s+ e:s+", Server{ID: "n", Name: "new"}, Enough},
+		{"dead standbys do not count", "a:v+ b:v+ c:v+ d:sx e:sx", Server{ID: "n", Name: "new"}, AddNonvoter},
+		{"known", "a:v+ b:v+", Server{ID: "b", Name: "name-b"}, Known},
+		{"known under a new name", "a:v+ b:v+", Server{ID: "b", Name: "name-a"}, Known},
+		{"name taken", "a:v+ b:v+", Server{ID: "n", Name: "name-b"}, NameTaken},
+		{"the leader's name", "a:v+ b:v+", Server{ID: "n", Name: "name-a"}, NameTaken},
+		{"successor", "a:v+ b:v+ c:v-", Server{ID: "n", Name: "name-c"}, AddNonvoter},
+		{"successor where all places are taken", "a:v+ b:v+ c:v- d:s+ e:s+", Server{ID: "n", Name: "name-c"}, AddNonvoter},
+		{"successor of one that left", "a:v+ b:v+ c:v+l", Server{ID: "n", Name: "name-c"}, AddNonvoter},
+		{"no quorum", "a:v+ b:v- c:v-", Server{ID: "n", Name: "new"}, Wait},
+		{"nameless", "a:v+ b/x:v+", Server{ID: "n"}, AddNonvoter},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := Admit(parseView(t, 3, tt.view), tt.req)
+			if d.Kind != tt.want || d.ID != tt.req.ID || d.Reason == "" {
+				t.Errorf("Admit = %v %q (%s), want %v", d.Kind, d.ID, d.Reason, tt.want)
+			}
+		})
+	}
+	v := parseView(t, 3, "a:v+ b:v+")
+	v.Pending = true
+	if d := Admit(v, Server{ID: "n"}); d.Kind != Wait {
+		t.Errorf("Admit while a change is pending = %v", d)
+	}
+}

@@ -1,0 +1,30 @@
+// Package sim is the seam through which simulated clusters run real nodes: it supplies what cannot be simulated from
+// outside, clocks and disks. Nothing but tests and quorumlocktest uses it; users cannot, since it is internal.
+package sim
+
+import (
+	"github.com/quorumlock/quorumlock/internal/clock"
+	"github.com/quorumlock/quorumlock/internal/store"
+)
+
+// Env replaces parts of one node. Zero fields leave the real part in place.
+type Env struct {
+	Clock         clock.Source
+	Disk          *store.Disk // stands in for Config.Dir
+	MemoryGossip  bool        // plain gossip instead of memberlist
+	SnapshotBytes uint64      // log bytes after which a snapshot is taken
+}
+
+// Attach sets the Env of a *quorumlock.Config. The root package fills it in; a wider API would show users what only
+// simulation may touch.
+var Attach func(config any, env *Env)
+
+// What simulation does to a node beyond its API. The root package fills these in too.
+var (
+	// Abort ends a *quorumlock.Node as kill -9 would: nothing is released, handed over or told; only goroutines and ports go.
+	Abort func(node any)
+	// State gives a member's applied log index and the hash of its state there.
+	State func(node any) (index uint64, hash [32]byte)
+	// Leading tells whether the node leads the raft group.
+	Leading func(node any) bool
+)

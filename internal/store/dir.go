@@ -1,0 +1,301 @@
+//go:build !wasip1
+
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// The files of a data directory, besides the snapshots directory that belongs to raft's file snapshot store.
+const (
+	lockName     = "LOCK"
+	metaName     = "meta"
+	identityName = "identity"
+	boltName     = "raft.db"
+	snapshotsDir = "snapshots"
+)
+
+// dirFormat is the version of the directory's layout that this package writes, and the highest it reads.
+const dirFormat = 1
+
+// lockPatience bounds the wait for a directory in use. The lock of a killed process is free within some 40 ms.
+const lockPatience = 2 * time.Second
+
+// dirMeta is the content of the meta file.
+type dirMeta struct {
+	ServerID string    `json:"server_id"`
+	Cluster  string    `json:"cluster"`
+	Created  time.Time `json:"created"`
+	// Complete is set once all other files exist. Before, nothing has been promised to anybody and a half-made directory may be
+	// finished; afterwards a file that is missing has been lost, and with it perhaps a vote.
+	Complete bool `json:"complete"`
+}
+
+// dataDir is a directory being opened, or open.
+type dataDir struct {
+	path   string
+	lock   *dirLock
+	meta   dirMeta
+	bolt   *boltFile
+	logger hclog.Logger
+}
+
+func openDir(ctx context.Context, opt Options) (*medium, error) {
+	if err := makeDir(opt.Dir); err != nil {
+		return nil, &DirError{Dir: opt.Dir, Err: err}
+	}
+	lock, err := lockDir(ctx, opt.Dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &dataDir{path: opt.Dir, lock: lock, logger: opt.Logger}
+	m, err := d.open(opt.Cluster)
+	if err != nil {
+		return nil, errors.Join(d.typed(err), d.close())
+	}
+	return m, nil
+}
+
+// makeDir makes the directory itself, not its parents: a mistyped or unmounted path should not be brought to life.
+func makeDir(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return nil
+	case err == nil:
+		return errors.New("is not a directory")
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// open does all reading that may refuse the directory before the first write.
+func (d *dataDir) open(cluster string) (*medium, error) {
+	found, err := d.readMeta(cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.probe(); err != nil {
+		return nil, err
+	}
+	if err := d.lock.announce(currentHolder()); err != nil {
+		return nil, err
+	}
+	if !found {
+		d.meta = dirMeta{ServerID: newServerID(), Cluster: cluster, Created: time.Now().UTC()}
+		if err := d.writeMeta(); err != nil {
+			return nil, err
+		}
+	}
+	if !d.meta.Complete {
+		if err := d.startAfresh(); err != nil {
+			return nil, err
+		}
+	}
+	m, err := d.openParts()
+	if err != nil || d.meta.Complete {
+		return m, err
+	}
+	d.meta.Complete = true
+	return m, d.writeMeta()
+}
+
+func (d *dataDir) openParts() (*medium, error) {
+	identity, err := d.readIdentity()
+	if err != nil {
+		return nil, err
+	}
+	if d.bolt, err = openBoltFile(d.file(boltName), !d.meta.Complete); err != nil {
+		return nil, err
+	}
+	if err := d.sweepSnapshots(); err != nil {
+		return nil, err
+	}
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(d.path, retainedSnapshots, d.logger.Named("snapshots"))
+	if err != nil {
+		return nil, err
+	}
+	return &medium{
+		serverID:      d.meta.ServerID,
+		durable:       true,
+		logs:          d.bolt,
+		stable:        d.bolt,
+		snapshots:     syncedSnapshots{SnapshotStore: snaps, dir: d.file(snapshotsDir)},
+		identity:      identity,
+		writeIdentity: d.writeIdentity,
+		release:       func() {},
+		close:         d.close,
+	}, nil
+}
+
+func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
+
+// readMeta reads the meta file if there is one and says whether there was. A directory with a log but no meta file has lost its
+// server id; a new one beside the old log would be a stranger with somebody's memory.
+func (d *dataDir) readMeta(cluster string) (found bool, err error) {
+	format, body, err := readRecord(d.file(metaName), "meta")
+	switch {
+	case format > dirFormat:
+		return false, &FormatError{Dir: d.path, Found: format, Supported: dirFormat}
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(d.file(boltName)); err == nil {
+			return false, corrupt(d.file(metaName), "it is missing beside %s", boltName)
+		}
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if err := json.Unmarshal(body, &d.meta); err != nil {
+		return false, &CorruptError{What: d.file(metaName), Err: err}
+	}
+	if d.meta.ServerID == "" {
+		return false, corrupt(d.file(metaName), "no server id in it")
+	}
+	if d.meta.Cluster != cluster {
+		return false, &ForeignError{Dir: d.path, Found: d.meta.Cluster, Asked: cluster}
+	}
+	return true, nil
+}
+
+func (d *dataDir) writeMeta() error {
+	body, err := json.Marshal(d.meta)
+	if err != nil {
+		return err
+	}
+	return writeRecord(d.file(metaName), "meta", dirFormat, body)
+}
+
+// probe finds out whether files can be made here, and leaves nothing.
+func (d *dataDir) probe() error {
+	f, err := os.CreateTemp(d.path, "probe-*"+tempSuffix)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// startAfresh clears what an interrupted first Open has left, and makes the identity file.
+func (d *dataDir) startAfresh() error {
+	if err := os.Remove(d.file(boltName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return d.writeIdentity(Identity{})
+}
+
+// identityRecord is the content of the identity file.
+type identityRecord struct {
+	ClusterID string `json:"cluster_id"`
+	Promise   []byte `json:"promise"`
+}
+
+func (d *dataDir) readIdentity() (Identity, error) {
+	_, body, err := readRecord(d.file(identityName), "identity")
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &CorruptError{What: d.file(identityName), Err: err}
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	var r identityRecord
+	if err := json.Unmarshal(body, &r); err != nil {
+		return Identity{}, &CorruptError{What: d.file(identityName), Err: err}
+	}
+	return Identity(r), nil
+}
+
+func (d *dataDir) writeIdentity(id Identity) error {
+	body, err := json.Marshal(identityRecord(id))
+	if err != nil {
+		return err
+	}
+	return writeRecord(d.file(identityName), "identity", dirFormat, body)
+}
+
+// sweepSnapshots removes snapshots that were never finished. raft skips them but never deletes them.
+func (d *dataDir) sweepSnapshots() error {
+	entries, err := os.ReadDir(d.file(snapshotsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() && strings.HasSuffix(e.Name(), tempSuffix) {
+			if err := os.RemoveAll(filepath.Join(d.file(snapshotsDir), e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// close lets go of the lock last.
+func (d *dataDir) close() error {
+	var err error
+	if d.bolt != nil {
+		err = d.bolt.close()
+	}
+	return errors.Join(err, d.lock.release())
+}
+
+// typed makes sure that every refusal names the directory and can be told apart.
+func (d *dataDir) typed(err error) error {
+	var (
+		inUse   *InUseError
+		format  *FormatError
+		foreign *ForeignError
+		damaged *CorruptError
+	)
+	if errors.As(err, &inUse) || errors.As(err, &format) || errors.As(err, &foreign) || errors.As(err, &damaged) {
+		return err
+	}
+	return &DirError{Dir: d.path, Err: err}
+}
+
+// syncedSnapshots closes a gap in raft's file store: it syncs the files of a snapshot and the directory that holds the snapshots,
+// but not the snapshot's own directory in between. It is done before Close returns, and raft shortens its log only then.
+type syncedSnapshots struct {
+	raft.SnapshotStore
+	dir string
+}
+
+func (s syncedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, trans raft.Transport,
+) (raft.SnapshotSink, error) {
+	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
+	if err != nil {
+		return nil, err
+	}
+	return &syncedSink{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID())}, nil
+}
+
+type syncedSink struct {
+	raft.SnapshotSink
+	dir string
+}
+
+func (k *syncedSink) Close() error {
+	if err := k.SnapshotSink.Close(); err != nil {
+		return err
+	}
+	if err := syncDir(k.dir); err != nil {
+		return fmt.Errorf("sync snapshot: %w", err)
+	}
+	return nil
+}

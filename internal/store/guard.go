@@ -1,0 +1,44 @@
+package store
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// endRaftGoroutine is called on the paths where raft answers an error with a panic, which the host process could not recover. The
+// goroutine ends instead; its deferred calls run, so raft answers what is pending and counts the goroutine as gone, and
+// raft.Shutdown().Error() returns.
+//
+// Rejected: blocking for ever (Shutdown would wait for it), returning a lie (a vote or an entry that is not there), recovering
+// (not our goroutine).
+func endRaftGoroutine() {
+	runtime.Goexit()
+}
+
+// Guard runs fn, which calls into raft, on a goroutine of its own and returns its error. If a failing store ends that goroutine
+// (the paths on which raft would panic), or raft panics for another reason, Guard returns the cause as an error. raft.NewRaft and
+// raft.BootstrapCluster must be called through it: they use the stores on their caller's goroutine.
+func (s *Store) Guard(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		err, returned := error(nil), false
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("raft panicked: %v", r)
+			} else if !returned {
+				err = s.whyEnded()
+			}
+			done <- err
+		}()
+		err = fn()
+		returned = true
+	}()
+	return <-done
+}
+
+func (s *Store) whyEnded() error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	return ErrCrashed // the only reason to end a goroutine that leaves the store as it was
+}

@@ -1,0 +1,240 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// deleteChunk bounds one deletion: a transaction that deletes hundreds of thousands of entries holds up appends for half a second.
+const deleteChunk = 8192
+
+// sealedLogs reads and writes a medium's log with checksums, and knows its bounds. It fells no latch; guardedLogs does.
+//
+// The log has no gap: first..last are all there. An absent entry within the bounds is therefore damage, not news.
+type sealedLogs struct {
+	base raft.LogStore
+
+	mu          sync.Mutex
+	first, last uint64 // 0, 0: empty
+}
+
+func openSealedLogs(base raft.LogStore) (*sealedLogs, error) {
+	first, err := base.FirstIndex()
+	if err != nil {
+		return nil, fmt.Errorf("read first index: %w", err)
+	}
+	last, err := base.LastIndex()
+	if err != nil {
+		return nil, fmt.Errorf("read last index: %w", err)
+	}
+	return &sealedLogs{base: base, first: first, last: last}, nil
+}
+
+func (l *sealedLogs) bounds() (first, last uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first, l.last
+}
+
+func (l *sealedLogs) setBounds(first, last uint64) {
+	if first > last {
+		first, last = 0, 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.first, l.last = first, last
+}
+
+func (l *sealedLogs) contains(index uint64) bool {
+	first, last := l.bounds()
+	return last != 0 && first <= index && index <= last
+}
+
+// get returns raft.ErrLogNotFound for an index outside the bounds, a *CorruptError for one within that is not as it was written.
+func (l *sealedLogs) get(index uint64, out *raft.Log) error {
+	if !l.contains(index) {
+		return raft.ErrLogNotFound
+	}
+	var entry raft.Log
+	err := l.base.GetLog(index, &entry)
+	if err == nil {
+		err = unseal(index, &entry)
+	}
+	switch {
+	case err == nil:
+		*out = entry
+		return nil
+	case errors.Is(err, ErrClosed), errors.Is(err, ErrCrashed):
+		return err
+	case errors.Is(err, raft.ErrLogNotFound) && !l.contains(index):
+		return raft.ErrLogNotFound // deleted meanwhile
+	default:
+		return &CorruptError{What: fmt.Sprintf("log entry %d", index), Err: err}
+	}
+}
+
+// append stores entries that follow the last one directly. Any entry may be the first of an empty log: it follows a snapshot.
+func (l *sealedLogs) append(entries []*raft.Log) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	first, last := l.bounds()
+	sealed := make([]*raft.Log, len(entries))
+	for i, e := range entries {
+		if last != 0 && e.Index != last+1 {
+			return fmt.Errorf("entry %d does not follow entry %d", e.Index, last)
+		}
+		sealed[i], last = seal(e), e.Index
+	}
+	if err := l.base.StoreLogs(sealed); err != nil {
+		return err
+	}
+	if first == 0 {
+		first = entries[0].Index
+	}
+	l.setBounds(first, last)
+	return nil
+}
+
+// deletion is a planned removal from one end of the log, in an order that leaves no gap at whatever step the process dies.
+type deletion struct{ from, to uint64 }
+
+// planDeletion cuts [from, to] into steps. A head is deleted upwards. A tail, and the whole log, is deleted downwards: after a
+// snapshot has replaced the log, a remainder at its beginning is covered by the snapshot, one at its end might not join it.
+func (l *sealedLogs) planDeletion(from, to uint64) ([]deletion, error) {
+	first, last := l.bounds()
+	from, to = max(from, first), min(to, last)
+	if last == 0 || from > to {
+		return nil, nil
+	}
+	if from > first && to < last {
+		return nil, fmt.Errorf("deleting entries %d to %d would leave a gap in %d to %d", from, to, first, last)
+	}
+	var steps []deletion
+	if to < last {
+		for ; from <= to; from += deleteChunk {
+			steps = append(steps, deletion{from, min(to, from+deleteChunk-1)})
+		}
+		return steps, nil
+	}
+	for {
+		if to-from < deleteChunk {
+			return append(steps, deletion{from, to}), nil
+		}
+		steps = append(steps, deletion{to - deleteChunk + 1, to})
+		to -= deleteChunk
+	}
+}
+
+// remove runs one step. The bounds shrink first, so that a reader that misses an entry finds it outside them.
+func (l *sealedLogs) remove(d deletion) error {
+	first, last := l.bounds()
+	if d.to >= last {
+		l.setBounds(first, d.from-1)
+	} else {
+		l.setBounds(d.to+1, last)
+	}
+	return l.base.DeleteRange(d.from, d.to)
+}
+
+// guardedLogs is raft's LogStore: latch and watchdog around a cache around the checksums. The latch is outermost, so that a failed
+// member does not go on from its cache.
+type guardedLogs struct {
+	s      *Store
+	sealed *sealedLogs
+	cache  *raft.LogCache
+}
+
+var _ raft.MonotonicLogStore = (*guardedLogs)(nil)
+
+func newGuardedLogs(s *Store, sealed *sealedLogs) (*guardedLogs, error) {
+	l := &guardedLogs{s: s, sealed: sealed}
+	cache, err := raft.NewLogCache(cachedEntries, (*uncachedLogs)(l))
+	if err != nil {
+		return nil, fmt.Errorf("make log cache: %w", err)
+	}
+	l.cache = cache
+	return l, nil
+}
+
+// IsMonotonic makes raft empty the log after it has installed a snapshot, instead of leaving a gap in it.
+func (l *guardedLogs) IsMonotonic() bool { return true }
+
+func (l *guardedLogs) FirstIndex() (uint64, error) {
+	if err := l.s.usable(); err != nil {
+		return 0, err
+	}
+	return l.cache.FirstIndex()
+}
+
+func (l *guardedLogs) LastIndex() (uint64, error) {
+	if err := l.s.usable(); err != nil {
+		return 0, err
+	}
+	return l.cache.LastIndex()
+}
+
+// GetLog returns nil or raft.ErrLogNotFound. Any other outcome ends the calling goroutine: raft panics when it cannot read an
+// entry that it is to apply, and cannot be told apart from its other callers, which lose nothing by ending too.
+func (l *guardedLogs) GetLog(index uint64, out *raft.Log) error {
+	err := l.s.usable()
+	if err == nil {
+		err = l.cache.GetLog(index, out)
+	}
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
+		endRaftGoroutine()
+	}
+	return err
+}
+
+func (l *guardedLogs) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+func (l *guardedLogs) StoreLogs(entries []*raft.Log) error { return l.cache.StoreLogs(entries) }
+
+func (l *guardedLogs) DeleteRange(from, to uint64) error { return l.cache.DeleteRange(from, to) }
+
+// uncachedLogs is guardedLogs as its own cache sees it.
+type uncachedLogs guardedLogs
+
+func (l *uncachedLogs) IsMonotonic() bool { return true }
+
+func (l *uncachedLogs) FirstIndex() (uint64, error) {
+	first, _ := l.sealed.bounds()
+	return first, nil
+}
+
+func (l *uncachedLogs) LastIndex() (uint64, error) {
+	_, last := l.sealed.bounds()
+	return last, nil
+}
+
+func (l *uncachedLogs) GetLog(index uint64, out *raft.Log) error {
+	err := l.sealed.get(index, out)
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	}
+	return l.s.fail(fmt.Errorf("read log: %w", err))
+}
+
+func (l *uncachedLogs) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+func (l *uncachedLogs) StoreLogs(entries []*raft.Log) error {
+	return l.s.write("append to log", func() error { return l.sealed.append(entries) })
+}
+
+func (l *uncachedLogs) DeleteRange(from, to uint64) error {
+	steps, err := l.sealed.planDeletion(from, to)
+	if err != nil {
+		return l.s.fail(err)
+	}
+	for _, d := range steps {
+		err := l.s.write("delete from log", func() error { return l.sealed.remove(d) })
+		if err != nil {
+			return err
+		}
+	}
+	return l.s.usable()
+}

@@ -1,0 +1,15 @@
+package store
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		os.Exit(runChild(dir))
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,312 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math"
+
+	"github.com/quorumlock/quorumlock/internal/locktable"
+)
+
+// ReadSnapshotHeader reads as far as the header. It is not verified against the hash, which stands at the end, so it is good for
+// showing and choosing, not for restoring. A newer format is a *LevelError; a newer level is not, since the header of a format
+// is the same at every level: compare Header.Level.
+func ReadSnapshotHeader(in io.Reader) (locktable.Header, error) {
+	h, err := newSnapshotReader(in).preamble()
+	if err != nil {
+		return locktable.Header{}, fmt.Errorf("read snapshot header: %w", err)
+	}
+	return h, nil
+}
+
+// readState reads one snapshot into the builder that open makes for its header. Until it returns nil, nothing of what the
+// builder was given may be used: the hash comes last.
+func readState[B builder](in io.Reader, open func(locktable.Header) B) (B, error) {
+	r := newSnapshotReader(in)
+	b, err := readSections(r, open)
+	switch {
+	case err == nil:
+		err = r.trailer()
+	case errors.Is(err, ErrLevel):
+		// "Take a newer binary" is said only of bytes that are sound, else damage would send the operator the wrong way.
+		if damage := r.rest(); damage != nil {
+			err = damage
+		}
+	}
+	if err != nil {
+		var none B
+		return none, fmt.Errorf("read snapshot: %w", err)
+	}
+	return b, nil
+}
+
+func readSections[B builder](r *snapshotReader, open func(locktable.Header) B) (B, error) {
+	var none B
+	h, err := r.preamble()
+	if err != nil {
+		return none, err
+	}
+	if h.Level > Level {
+		return none, &LevelError{What: "snapshot", Want: h.Level, Have: Level}
+	}
+	b := open(h)
+	s := sectionReader{snapshotReader: r, header: h, to: b}
+	for {
+		more, err := s.next()
+		if err != nil {
+			return none, err
+		}
+		if !more {
+			return b, nil
+		}
+	}
+}
+
+// sectionReader walks the sections of one snapshot.
+type sectionReader struct {
+	*snapshotReader
+	header locktable.Header
+	to     builder
+	last   uint64 // id of the section read last
+}
+
+// next reads one section. False is the end: all known sections were there.
+func (s *sectionReader) next() (bool, error) {
+	tag, err := s.uvarint()
+	if err != nil {
+		return false, err
+	}
+	id, required := tag>>1, tag&requiredBit != 0
+	if tag == 0 {
+		return false, s.complete()
+	}
+	if !s.inOrder(id, required) {
+		return false, fmt.Errorf("section tag %d after section %d: %w", tag, s.last, ErrMalformed)
+	}
+	s.last = id
+	switch {
+	case id < sectionUnknown:
+		return true, s.known(id)
+	case required:
+		return false, newer(fmt.Sprintf("snapshot section %d", id), s.header.Level)
+	}
+	return true, s.skipSection()
+}
+
+// inOrder says whether a section may follow the last one: the known ones all and in order, then others by rising id.
+func (s *sectionReader) inOrder(id uint64, required bool) bool {
+	if id < sectionUnknown {
+		return required && id == s.last+1
+	}
+	return id > s.last && s.complete() == nil
+}
+
+// complete says whether all known sections have been read.
+func (s *sectionReader) complete() error {
+	if s.last < sectionUnknown-1 {
+		return fmt.Errorf("no section after %d: %w", s.last, ErrMalformed)
+	}
+	return nil
+}
+
+func (s *sectionReader) known(id uint64) error {
+	h, to := &s.header, s.to
+	switch id {
+	case sectionSessions:
+		return readRecords(s.snapshotReader, h.Sessions, (*Reader).sessionRecord, to.Session)
+	case sectionClaims:
+		return readRecords(s.snapshotReader, h.Claims, (*Reader).claimRecord, to.Claim)
+	case sectionFinished:
+		return readRecords(s.snapshotReader, h.Finished, (*Reader).finishedRecord, to.Finished)
+	case sectionLost:
+		return readRecords(s.snapshotReader, h.Lost, (*Reader).lostRecord, to.Lost)
+	case sectionAudit:
+		return readRecords(s.snapshotReader, h.Audit, (*Reader).auditRecord, to.Audit)
+	}
+	return fmt.Errorf("section %d has no reader: %w", id, ErrMalformed)
+}
+
+func readRecords[T any](r *snapshotReader, count int, decode func(*Reader) T, add func(T) error) error {
+	n, err := r.uvarint()
+	if err != nil {
+		return err
+	}
+	if n != uint64(count) {
+		return fmt.Errorf("%d records, the header says %d: %w", n, count, ErrMalformed)
+	}
+	for range count {
+		rec, err := readRecord(r, decode)
+		if err != nil {
+			return err
+		}
+		if err := add(rec); err != nil {
+			return fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
+	}
+	return nil
+}
+
+func readRecord[T any](r *snapshotReader, decode func(*Reader) T) (T, error) {
+	var zero T
+	n, err := r.uvarint()
+	if err != nil {
+		return zero, err
+	}
+	if n > maxRecord {
+		return zero, fmt.Errorf("record of %d bytes: %w", n, ErrMalformed)
+	}
+	content, err := r.take(int(n))
+	if err != nil {
+		return zero, err
+	}
+	fields := Reader{buf: content}
+	rec := decode(&fields)
+	return rec, fields.Done()
+}
+
+// snapshotReader reads through a buffer that holds the longest record, so that a length claims no memory at all, and hashes
+// what it hands out.
+type snapshotReader struct {
+	in  *bufio.Reader
+	sum hash.Hash
+}
+
+func newSnapshotReader(in io.Reader) *snapshotReader {
+	return &snapshotReader{in: bufio.NewReaderSize(in, maxRecord), sum: sha256.New()}
+}
+
+// take is the next n bytes, at most maxRecord of them, valid until the next read.
+func (r *snapshotReader) take(n int) ([]byte, error) {
+	b, err := r.in.Peek(n)
+	if err != nil {
+		return nil, readError(err)
+	}
+	r.sum.Write(b)
+	_, err = r.in.Discard(n) // what was peeked is there
+	return b, err
+}
+
+func (r *snapshotReader) uvarint() (uint64, error) {
+	b, err := r.in.Peek(1)
+	for n := 2; err == nil && b[len(b)-1] >= 0x80 && n <= binary.MaxVarintLen64; n++ {
+		b, err = r.in.Peek(n)
+	}
+	if err != nil {
+		return 0, readError(err)
+	}
+	if b, err = r.take(len(b)); err != nil {
+		return 0, err
+	}
+	fields := Reader{buf: b}
+	v := fields.Uvarint()
+	return v, fields.Done()
+}
+
+// preamble reads magic, format, level and header. That the level is not ours to read is left to the caller.
+func (r *snapshotReader) preamble() (locktable.Header, error) {
+	magic, err := r.take(len(snapshotMagic))
+	if err != nil {
+		return locktable.Header{}, err
+	}
+	if string(magic) != snapshotMagic {
+		return locktable.Header{}, fmt.Errorf("not a snapshot: %w", ErrMalformed)
+	}
+	format, err := r.uvarint()
+	if err != nil {
+		return locktable.Header{}, err
+	}
+	level, err := r.uvarint()
+	switch {
+	case err != nil:
+		return locktable.Header{}, err
+	case format == 0, level > math.MaxUint32:
+		return locktable.Header{}, fmt.Errorf("format %d at level %d: %w", format, level, ErrMalformed)
+	case format > snapshotFormat:
+		return locktable.Header{}, newer(fmt.Sprintf("snapshot format %d", format), uint32(level))
+	}
+	h, err := readRecord(r, (*Reader).header)
+	h.Level = uint32(level)
+	return h, err
+}
+
+// skipSection passes over records of any length; it only has to find their end.
+func (r *snapshotReader) skipSection() error {
+	count, err := r.uvarint()
+	if err != nil {
+		return err
+	}
+	for ; count > 0; count-- {
+		size, err := r.uvarint()
+		if err != nil {
+			return err
+		}
+		for size > 0 {
+			part := min(size, maxRecord)
+			if _, err := r.take(int(part)); err != nil {
+				return err
+			}
+			size -= part
+		}
+	}
+	return nil
+}
+
+// rest checks the hash without understanding what it covers: in every format it is the last that there is.
+func (r *snapshotReader) rest() error {
+	for {
+		b, err := r.in.Peek(maxRecord)
+		switch {
+		case err != nil && !errors.Is(err, io.EOF):
+			return err
+		case len(b) <= sha256.Size:
+			return r.trailer()
+		}
+		if _, err := r.take(len(b) - sha256.Size); err != nil {
+			return err
+		}
+	}
+}
+
+// trailer compares the hash and asks that the input ends there.
+func (r *snapshotReader) trailer() error {
+	want := r.sum.Sum(nil)
+	got, err := r.take(len(want))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("hash does not match: %w", ErrMalformed)
+	}
+	switch _, err := r.in.ReadByte(); {
+	case err == nil:
+		return fmt.Errorf("bytes after the end: %w", ErrMalformed)
+	case errors.Is(err, io.EOF):
+		return nil
+	default:
+		return err
+	}
+}
+
+// readError tells an input that ends too early, which is malformed, from one that could not be read, which may be whole.
+func readError(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("truncated: %w", ErrMalformed)
+	}
+	return err
+}
+
+// length is a count as it stands in a header: never negative, and fit for an int.
+func (r *Reader) length() int {
+	v := r.Uvarint()
+	if v > math.MaxInt {
+		r.fail()
+		return 0
+	}
+	return int(v)
+}

@@ -1,0 +1,308 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/clock"
+	"github.com/quorumlock/quorumlock/internal/commit"
+	"github.com/quorumlock/quorumlock/internal/expiry"
+	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/router"
+)
+
+const (
+	expiryPace     = 100 * time.Millisecond
+	expiryBatch    = 256 // sessions proposed for expiry in one pace
+	membershipPace = 500 * time.Millisecond
+	graceVoter     = 15 * time.Second // DESIGN.md section 6
+	caughtUpLag    = 256              // entries behind the leader at which a member counts as caught up
+)
+
+// leadership is what runs only while this node leads, in one term: group commit, expiry, membership. It starts and stops as one. Commands
+// made here are applied through this node's own raft only and carry the term: if leadership is lost and won again meanwhile, they
+// are dropped when applied.
+type leadership struct {
+	node     *Node
+	term     uint64
+	promoted clock.Reading
+	batch    *commit.Batcher
+	progress *progress
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+	// change serializes membership changes, so that each is judged on the configuration that the former one left.
+	change sync.Mutex
+}
+
+// runLeadership follows raft: it starts a leadership when this node is elected and stops it when it is deposed. Raft's notice may come late, or for two changes at once;
+// so each look compares the term.
+func (n *Node) runLeadership() {
+	var cur *leadership
+	for {
+		changed := n.leaders.get()
+		leading, term := n.group.leading(), n.group.term()
+		if cur != nil && (!leading || term != cur.term) {
+			n.lead.CompareAndSwap(cur, nil)
+			cur.end()
+			cur = nil
+		}
+		if leading && cur == nil && n.life.Err() == nil && n.failed() == nil {
+			cur = n.startLeadership(term)
+			n.lead.Store(cur)
+		}
+		select {
+		case <-changed:
+		case <-time.After(membershipPace): // a notice that was lost
+		case <-n.life.Done():
+			if cur != nil {
+				n.lead.Store(nil)
+				cur.end()
+			}
+			return
+		}
+	}
+}
+
+func (n *Node) startLeadership(term uint64) *leadership {
+	l := &leadership{node: n, term: term, promoted: n.clock.Now(), progress: newProgress()}
+	l.batch = commit.New(commit.Env{Propose: n.group.propose}, commit.Options{})
+	ctx, stop := context.WithCancel(n.life)
+	l.stop = stop
+	n.log.Info("leading", "term", term)
+	l.done.Add(1)
+	go func() {
+		defer l.done.Done()
+		l.run(ctx)
+	}()
+	return l
+}
+
+// end stops everything; entries in flight get their outcome from raft.
+func (l *leadership) end() {
+	l.stop()
+	l.batch.Stop(errNotLeader)
+	l.done.Wait()
+	l.node.log.Info("no longer leading", "term", l.term)
+}
+
+// do is the router's way to the leader on this node.
+func (n *Node) localDo(ctx context.Context, c *locktable.Command) (locktable.Result, error) {
+	l := n.lead.Load()
+	if l == nil {
+		return locktable.Result{}, router.ErrNotLeader
+	}
+	res, err := l.batch.Do(ctx, c)
+	if known := (*commit.Error)(nil); errors.As(err, &known) && known.Outcome == commit.NotDone && errors.Is(err, errNotLeader) {
+		return res, router.ErrNotLeader
+	}
+	return res, err
+}
+
+func (l *leadership) run(ctx context.Context) {
+	if !l.found(ctx) {
+		return
+	}
+	l.done.Add(2)
+	go func() { defer l.done.Done(); l.runExpiry(ctx) }()
+	go func() { defer l.done.Done(); l.runMembership(ctx) }()
+}
+
+// found replicates the cluster id, once in the life of a cluster: the first leader does. The counter starts at the wall clock, so that tokens rise even
+// over the total loss of a cluster that kept nothing.
+func (l *leadership) found(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		err := l.node.group.barrier(ctx)
+		if err == nil && l.node.fsm.header().ClusterID != "" {
+			return true
+		}
+		if err == nil {
+			cmd := &locktable.Command{
+				Op: locktable.OpFound, ClusterID: l.node.raftClusterID(), TTL: MaxSessionTTL,
+				Rev: locktable.Rev(l.node.clock.Now().Wall.UnixMicro()),
+			}
+			var res locktable.Result
+			if res, err = l.batch.Do(ctx, cmd); err == nil && res.Code != locktable.CodeOK && res.Code != locktable.CodeExists {
+				err = fmt.Errorf("founding refused: code %d %s", res.Code, res.Detail)
+			}
+			if err == nil {
+				return true
+			}
+		}
+		l.node.log.Debug("not ready to lead", "error", err)
+		pause(ctx, expiryPace)
+	}
+	return false
+}
+
+// runExpiry ends sessions and drains whose time is over by this member's own stamps, under the gate's guards.
+func (l *leadership) runExpiry(ctx context.Context) {
+	gate := expiry.NewGate(l.promoted)
+	var busy atomic.Bool // the gate must be asked on time, however long a write takes
+	ticker := time.NewTicker(expiryPace)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		now := l.node.clock.Now()
+		if !gate.Open(now) {
+			continue
+		}
+		if busy.Load() {
+			continue // the former round is still being written
+		}
+		busy.Store(true)
+		l.done.Add(1)
+		go func() {
+			defer l.done.Done()
+			defer busy.Store(false)
+			l.expireDue(ctx, now)
+		}()
+	}
+}
+
+// expireDue proposes what is due at now and waits for it.
+func (l *leadership) expireDue(ctx context.Context, now clock.Reading) {
+	expire, drained := l.node.fsm.due(now, expiryBatch)
+	var pending sync.WaitGroup
+	for _, e := range expire {
+		if l.batch.RenewalPending(e.Session) {
+			continue
+		}
+		l.propose(ctx, &pending, &locktable.Command{Op: locktable.OpExpire, Session: e.Session, RenewIndex: e.RenewIndex, Term: l.term})
+	}
+	for _, d := range drained {
+		l.propose(ctx, &pending, &locktable.Command{Op: locktable.OpDrained, Token: d.Token, RenewIndex: d.Index, Term: l.term})
+	}
+	pending.Wait()
+}
+
+// propose sends an internal command; what it decided on is checked again when it is applied, so its result does not matter here.
+func (l *leadership) propose(ctx context.Context, pending *sync.WaitGroup, c *locktable.Command) {
+	pending.Add(1)
+	go func() {
+		defer pending.Done()
+		if _, err := l.batch.Do(ctx, c); err != nil {
+			l.node.log.Debug("internal command not done", "op", c.Op, "error", err)
+		}
+	}()
+}
+
+// runMembership probes the members and makes one change at a time.
+func (l *leadership) runMembership(ctx context.Context) {
+	ticker := time.NewTicker(membershipPace)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		l.probeAll(ctx)
+		if err := l.reconcile(ctx); err != nil && ctx.Err() == nil {
+			l.node.log.Warn("membership not changed", "error", err)
+		}
+	}
+}
+
+func (l *leadership) probeAll(ctx context.Context) {
+	last := l.node.group.lastIndex()
+	var round sync.WaitGroup
+	for _, s := range l.node.group.servers() {
+		if s.ID == l.node.id {
+			continue
+		}
+		round.Add(1)
+		go func() {
+			defer round.Done()
+			status, err := l.node.probe(ctx, s.ID)
+			l.progress.note(s.ID, status, err, last, time.Now())
+		}()
+	}
+	round.Wait()
+}
+
+func (l *leadership) view() membership.View {
+	config := l.node.named(l.node.group.servers())
+	return membership.View{
+		Self: l.node.id, Config: config, Progress: l.progress.of(l.node.id, config), Wanted: l.node.cfg.Voters, Grace: graceVoter,
+	}
+}
+
+func (l *leadership) reconcile(ctx context.Context) error {
+	l.change.Lock()
+	defer l.change.Unlock()
+	c := membership.Next(l.view())
+	if c.Kind == membership.None {
+		return nil
+	}
+	l.node.log.Info("changing membership", "change", c.Kind, "server", c.ID, "reason", c.Reason)
+	return l.apply(ctx, c)
+}
+
+func (l *leadership) apply(ctx context.Context, c membership.Change) error {
+	ctx, cancel := context.WithTimeout(ctx, confTimeout)
+	defer cancel()
+	switch c.Kind {
+	case membership.Promote:
+		return l.node.group.addVoter(ctx, c.ID)
+	case membership.Demote:
+		return l.node.group.demote(ctx, c.ID)
+	case membership.Remove:
+		return l.node.group.remove(ctx, c.ID)
+	}
+	return nil
+}
+
+// admit takes a server in, without a vote; reconcile gives it one when it has caught up and one is wanted.
+func (l *leadership) admit(ctx context.Context, s membership.Server) error {
+	l.change.Lock()
+	defer l.change.Unlock()
+	d := membership.Admit(l.view(), s)
+	switch d.Kind {
+	case membership.Known:
+		return nil
+	case membership.AddNonvoter, membership.Enough:
+		// Enough replicas are no reason to refuse: every instance replicates, with or without a vote.
+	default:
+		return fmt.Errorf("%v: %s", d.Kind, d.Reason)
+	}
+	l.node.log.Info("admitting server", "server", s.ID, "name", s.Name, "address", s.Addr)
+	ctx, cancel := context.WithTimeout(ctx, confTimeout)
+	defer cancel()
+	return l.node.group.addNonvoter(ctx, s.ID)
+}
+
+// dismiss takes a server out that asked for it.
+func (l *leadership) dismiss(ctx context.Context, id string) error {
+	l.change.Lock()
+	defer l.change.Unlock()
+	if id == l.node.id {
+		return errors.New("the leader hands over before it leaves")
+	}
+	for _, s := range l.node.group.servers() {
+		if s.ID == id {
+			l.node.log.Info("server leaves", "server", id)
+			return l.apply(ctx, membership.Change{Kind: membership.Remove, ID: id, Reason: "leaves"})
+		}
+	}
+	return nil
+}
+
+// pause waits, at most until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

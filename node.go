@@ -1,0 +1,471 @@
+package quorumlock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/quorumlock/quorumlock/internal/clock"
+	"github.com/quorumlock/quorumlock/internal/gossip"
+	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/router"
+	"github.com/quorumlock/quorumlock/internal/store"
+	"github.com/quorumlock/quorumlock/internal/wire"
+	"github.com/quorumlock/quorumlock/transport"
+	"github.com/quorumlock/quorumlock/watch"
+)
+
+// Node is one instance's member of a cluster. It serves as soon as Open returns; locking works once a quorum has formed, which Ready
+// waits for. All methods are safe for concurrent use.
+type Node struct {
+	cfg   Config
+	id    string // server id
+	boot  string // random, made at each start
+	log   hclog.Logger
+	clock clock.Source
+
+	store    *store.Store
+	endpoint transport.Endpoint
+	calls    *transport.Calls
+	gossip   gossip.Gossip
+	fsm      *fsm
+	group    *group
+	router   *router.Router
+	founding *membership.Founding
+	hub      *watch.Hub
+	sessions *sessionSet
+
+	lead    atomic.Pointer[leadership]
+	leaders *signal // wakes whoever waits for another leader
+	names   sync.Map
+
+	opening chan struct{} // one slot: who holds it may open the node's own session
+	own     *Session      // guarded by opening
+
+	identity sync.Mutex // serializes writes of the identity
+	cluster  atomic.Pointer[string] // the cluster the node belongs to
+	adopted  atomic.Pointer[string] // the one whose raft streams it accepts
+	member   chan struct{} // closed when the node belongs to a cluster
+	joined   sync.Once
+
+	// life ends when Close stops the background; until then sessions, calls and callbacks go on.
+	life     context.Context
+	endLife  context.CancelFunc
+	tasks    tasks
+	closing  atomic.Bool
+	closed   chan struct{} // closed when Close has done everything
+	closeErr error
+
+	done    chan struct{}
+	doneErr error
+	doneMu  sync.Mutex
+}
+
+// Open starts a node and returns when it serves; it does not wait for a leader or for other nodes (see Ready). ctx bounds the start only.
+//
+// Errors: *FieldError values, joined, for what cfg has wrong (also an address in use, a data directory in use by another process, of another
+// cluster or of a newer format). Nothing is left running after an error.
+func Open(ctx context.Context, cfg Config) (*Node, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("open node: %w", err)
+	}
+	n := &Node{
+		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, boot: newID(), hub: watch.NewHub(watchHistory), leaders: newSignal(),
+		opening: make(chan struct{}, 1), member: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
+	}
+	if n.clock == nil {
+		n.clock = clock.System()
+	}
+	n.life, n.endLife = context.WithCancel(context.Background())
+	n.sessions = newSessionSet(n.endExpired)
+	if err := n.start(ctx); err != nil {
+		n.endLife()
+		n.tasks.close()
+		n.stopParts()
+		return nil, fmt.Errorf("open node: %w", err)
+	}
+	return n, nil
+}
+
+// watchHistory is how many events are kept for watchers that resume.
+const watchHistory = 16384
+
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// start brings up the parts from the bottom to the top. What it has started when it fails, stopParts ends.
+func (n *Node) start(ctx context.Context) error {
+	if err := n.tryAddress(); err != nil {
+		return err
+	}
+	if err := n.openStore(ctx); err != nil {
+		return err
+	}
+	if err := n.listen(); err != nil {
+		return err
+	}
+	if err := n.startGossip(); err != nil {
+		return err
+	}
+	n.router = router.New(router.Env{
+		Self: n.id, Local: n.localDo, Leader: n.knownLeader, Others: n.others, Call: n.callPropose, Why: n.why,
+	})
+	n.fsm = newFSM(n.clock)
+	n.fsm.publish, n.fsm.reset, n.fsm.fail = n.publish, n.stateReplaced, n.fail
+	var err error
+	n.group, err = startGroup(groupConfig{
+		serverID: n.id, timing: n.cfg.Timing, logger: n.log, fsm: n.fsm, store: n.store, endpoint: n.endpoint, resolve: n.resolve,
+		changed: n.leaderMayHaveChanged, clock: n.clock,
+	})
+	if err != nil {
+		return err
+	}
+	n.founding = membership.New(n.foundingConfig(), n.foundingEnv())
+	n.calls = transport.NewCalls(n.endpoint, n.serve, n.takePush, transport.CallOptions{})
+	n.spawn(n.runLeadership)
+	n.spawn(n.runPacer)
+	n.spawn(n.runFounding)
+	n.spawn(n.runSnapshots)
+	return nil
+}
+
+// tryAddress finds out that the address is in use before the data directory is touched. (The port itself is opened later, since handshakes need the
+// server id that the directory holds; who takes the port in between makes Open fail then.)
+func (n *Node) tryAddress() error {
+	probe, err := n.cfg.Transport.Listen(n.transportConfig(newID()))
+	if err != nil {
+		return addressError(err)
+	}
+	return probe.Close()
+}
+
+func (n *Node) transportConfig(id string) transport.Config {
+	conf := transport.Config{
+		Addr: n.cfg.Addr, Advertise: n.cfg.Advertise, Cluster: n.cfg.Cluster, ServerID: id, ClusterID: n.clusterIDNow, RaftClusterID: n.raftClusterID,
+		AllowPlaintext: n.cfg.AllowPlaintext, Logger: n.log.Named("transport"),
+	}
+	if t := n.cfg.TLS; t != nil {
+		conf.TLS = &transport.TLS{Server: t.Server, Client: t.Client}
+	}
+	return conf
+}
+
+func (n *Node) openStore(ctx context.Context) error {
+	s, err := store.Open(ctx, store.Options{
+		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Logger: n.log.Named("store"),
+		OnFail: n.storeFailed, OnStall: n.storeStalled,
+	})
+	if err != nil {
+		return directoryError(err, n.cfg.Dir)
+	}
+	n.store, n.id = s, s.ServerID()
+	id := s.Identity().ClusterID
+	if want := n.cfg.ClusterID; want != "" && id != "" && want != id {
+		return &FieldError{Field: "Config.ClusterID", Value: want, Problem: fmt.Sprintf("the data directory belongs to cluster %s", id)}
+	}
+	if id != "" {
+		n.setCluster(id)
+	}
+	return nil
+}
+
+func (n *Node) listen() error {
+	e, err := n.cfg.Transport.Listen(n.transportConfig(n.id))
+	if err != nil {
+		return addressError(err)
+	}
+	n.endpoint = e
+	return nil
+}
+
+func (n *Node) startGossip() error {
+	var err error
+	n.gossip, err = newGossip(n.cfg.sim.MemoryGossip, gossip.Options{
+		Endpoint: n.endpoint, ServerID: n.id, Cluster: n.cfg.Cluster, Meta: n.meta(), Seeds: n.cfg.Join, Keys: n.cfg.GossipKeys,
+		Logger: n.log.Named("gossip"), OnChange: n.gossipChanged, OnConflict: n.idConflict,
+	})
+	return err
+}
+
+// addressError and directoryError give what the layers below found wrong as the field that the caller set.
+func addressError(err error) error {
+	var addr *transport.AddrError
+	if errors.As(err, &addr) {
+		return fmt.Errorf("%w: %w", &FieldError{Field: "Config." + addr.Option, Value: addr.Addr, Problem: addr.Err.Error()}, err)
+	}
+	var plain *transport.PlaintextError
+	if errors.As(err, &plain) {
+		return fmt.Errorf("%w: %w", &FieldError{Field: "Config.AllowPlaintext", Problem: plain.Error()}, err)
+	}
+	return err
+}
+
+func directoryError(err error, dir string) error {
+	return fmt.Errorf("%w: %w", &FieldError{Field: "Config.Dir", Value: dir, Problem: "cannot be used"}, err)
+}
+
+// ID is the server id: random, made with the data directory (or at each start without one), never reused.
+func (n *Node) ID() string { return n.id }
+
+// Addr is the address that other nodes are told.
+func (n *Node) Addr() string { return n.endpoint.Advertise() }
+
+// ClusterID is the id of the cluster the node belongs to, "" while it belongs to none.
+func (n *Node) ClusterID() string { return n.clusterIDNow() }
+
+// Ready waits until the node belongs to a cluster and a leader has answered it. ctx bounds the wait; the error then says what is missing.
+func (n *Node) Ready(ctx context.Context) error {
+	const op = "ready"
+	if err := n.usable(ctx, op); err != nil {
+		return err
+	}
+	select {
+	case <-n.member:
+	case <-n.done:
+		return n.Err()
+	case <-ctx.Done():
+		return &WaitError{Op: op, Waiting: n.founding.Status(), Err: joined(ended(ctx), true)}
+	}
+	for {
+		res, err := n.do(ctx, op, "", &locktable.Command{Op: locktable.OpBarrier}, router.Options{})
+		if err != nil {
+			return err
+		}
+		if res.Code == locktable.CodeOK {
+			return nil
+		}
+		pause(ctx, pace) // the first leader is about to found
+	}
+}
+
+// usable is the first check of every call.
+func (n *Node) usable(ctx context.Context, op string) error {
+	if n.closing.Load() {
+		return &WaitError{Op: op, Err: ErrClosed}
+	}
+	if ctx.Err() != nil {
+		return &WaitError{Op: op, Err: ended(ctx)}
+	}
+	return nil
+}
+
+// do routes a command and turns errors into this package's.
+func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, opt router.Options) (locktable.Result, error) {
+	res, err := n.router.Do(ctx, cmd, opt)
+	return res, failure(op, name, err)
+}
+
+// knownLeader is the leader as this node knows it, and a channel that is closed when that may have changed.
+func (n *Node) knownLeader() (router.Peer, <-chan struct{}) {
+	changed := n.leaders.get()
+	id := n.group.leader()
+	if id == "" {
+		return router.Peer{}, changed
+	}
+	addr, ok := n.resolve(id)
+	if !ok {
+		return router.Peer{}, changed
+	}
+	return router.Peer{ID: id, Addr: addr}, changed
+}
+
+// others lists the members that may know a leader or pass a command on.
+func (n *Node) others() []router.Peer {
+	var peers []router.Peer
+	for _, m := range n.gossip.Members() {
+		if m.ServerID != n.id && m.Meta.ClusterID != "" {
+			peers = append(peers, router.Peer{ID: m.ServerID, Addr: m.Addr})
+		}
+	}
+	return peers
+}
+
+// why says for people why there may be no leader.
+func (n *Node) why() string {
+	select {
+	case <-n.member:
+	default:
+		return n.founding.Status()
+	}
+	alive := make(map[string]bool)
+	for _, m := range n.gossip.Members() {
+		alive[m.ServerID] = true
+	}
+	voters, reachable := 0, 0
+	for _, s := range n.group.servers() {
+		if !s.Voter {
+			continue
+		}
+		voters++
+		if s.ID == n.id || alive[s.ID] {
+			reachable++
+		}
+	}
+	return fmt.Sprintf("no quorum: %d of %d voters reachable", reachable, voters)
+}
+
+// resolve gives the address of a server id: gossip is the phone book.
+func (n *Node) resolve(id string) (string, bool) {
+	if id == "" {
+		return "", false
+	}
+	if id == n.id {
+		return n.endpoint.Advertise(), true
+	}
+	return n.gossip.Lookup(id)
+}
+
+func (n *Node) leaderMayHaveChanged() {
+	n.leaders.raise()
+	for _, s := range n.sessions.all(nil) {
+		s.hurry()
+	}
+}
+
+// publish runs on raft's goroutine for each entry that changed something.
+func (n *Node) publish(events []locktable.Event) {
+	if err := n.hub.Publish(watchEvents(events)); err != nil {
+		n.fail(fmt.Errorf("events out of order: %w", err))
+		return
+	}
+	for i := range events {
+		if events[i].Node == n.id {
+			n.deliver(&events[i])
+		}
+	}
+	if n.lead.Load() != nil {
+		n.pushNews(events)
+	}
+	if id := n.clusterIDNow(); id == "" || !n.isMember() {
+		n.spawn(n.learnCluster)
+	}
+}
+
+func (n *Node) stateReplaced(h locktable.Header) {
+	n.hub.Reset(int64(h.Counter))
+	n.spawn(n.learnCluster)
+	n.leaderMayHaveChanged() // sessions fetch the news they may have missed
+}
+
+// storeFailed runs before raft sees the error: the streams are cut, so that no zombie leader heartbeats on.
+func (n *Node) storeFailed(err error) {
+	if n.endpoint != nil {
+		n.endpoint.CutRaft()
+	}
+	n.fail(fmt.Errorf("store: %w", err))
+}
+
+// storeStalled takes the node out of raft while a write hangs, so that the others elect; calls go on, so that this node's holds live on through
+// another leader.
+func (n *Node) storeStalled(stalled bool) {
+	if n.endpoint == nil {
+		return
+	}
+	if stalled {
+		n.log.Warn("a disk write hangs: taking no part in raft until it succeeds")
+		n.endpoint.CutRaft()
+		return
+	}
+	if n.failed() == nil {
+		n.log.Info("the disk answers again")
+		n.endpoint.RestoreRaft()
+	}
+}
+
+// fail ends the node's part in the group for good. Its host goes on, and so do its sessions, through other members, until Close.
+func (n *Node) fail(err error) {
+	n.doneMu.Lock()
+	first := n.doneErr == nil
+	if first {
+		n.doneErr = &nodeError{err: err}
+		close(n.done)
+	}
+	n.doneMu.Unlock()
+	if !first {
+		return
+	}
+	n.log.Error("node failed", "error", err)
+	n.spawn(func() {
+		if n.endpoint != nil {
+			n.endpoint.CutRaft()
+		}
+		if n.group != nil {
+			n.group.stop()
+		}
+		n.leaders.raise()
+	})
+}
+
+// nodeError matches ErrFailed and unwraps to the reason.
+type nodeError struct{ err error }
+
+func (e *nodeError) Error() string   { return fmt.Sprintf("%v: %v", ErrFailed, e.err) }
+func (e *nodeError) Unwrap() []error { return []error{ErrFailed, e.err} }
+
+func (n *Node) failed() error {
+	n.doneMu.Lock()
+	defer n.doneMu.Unlock()
+	return n.doneErr
+}
+
+// Done is closed when the node can not go on: it failed, was closed, or has left.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err tells why Done is closed: ErrClosed after Close or Leave; otherwise an error that matches ErrFailed and says what happened. Nil while the node works.
+func (n *Node) Err() error { return n.failed() }
+
+func (n *Node) idConflict(id, a, b string) {
+	n.log.Error("two processes use one server id: was a data directory copied?", "server", id, "first", a, "second", b)
+}
+
+// spawn runs f in the background; false when the node has stopped. Close waits for what it started.
+func (n *Node) spawn(f func()) bool { return n.tasks.start(f) }
+
+// runSnapshots takes a snapshot when enough bytes were applied since the last one. Raft counts entries, and ours are batches.
+func (n *Node) runSnapshots() {
+	limit := n.cfg.sim.SnapshotBytes
+	if limit == 0 {
+		limit = snapshotBytes
+	}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-n.life.Done():
+			return
+		}
+		if n.fsm.bytesSinceSnapshot() < limit || n.failed() != nil {
+			continue
+		}
+		if err := n.group.snapshot(n.life); err != nil && n.life.Err() == nil {
+			n.log.Warn("snapshot not taken", "error", err)
+		}
+	}
+}
+
+// meta is what gossip tells about this node.
+func (n *Node) meta() gossip.Meta {
+	return gossip.Meta{
+		Name: n.cfg.Name, ClusterID: n.clusterIDNow(), Version: wire.Level, Expect: n.foundingConfig().MetaExpect(), HasState: n.hasState(), Boot: n.boot,
+	}
+}
+
+func newRand() *mrand.Rand {
+	var seed [32]byte
+	_, _ = rand.Read(seed[:])
+	return mrand.New(mrand.NewChaCha8(seed))
+}

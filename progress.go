@@ -1,0 +1,79 @@
+package quorumlock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/wire"
+)
+
+// progress is what the leader's probes found.
+type progress struct {
+	mu   sync.Mutex
+	byID map[string]*probed
+}
+
+type probed struct {
+	status     wire.StatusReply
+	reached    time.Time // last answer; zero if none in this term
+	stable     time.Time // first of an unbroken row of answers
+	caughtUp   bool
+	reachable  bool
+	firstProbe time.Time
+}
+
+func newProgress() *progress { return &progress{byID: make(map[string]*probed)} }
+
+func (p *progress) note(id string, status wire.StatusReply, err error, last uint64, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.byID[id]
+	if m == nil {
+		m = &probed{firstProbe: now}
+		p.byID[id] = m
+	}
+	if err != nil {
+		m.reachable, m.stable, m.caughtUp = false, time.Time{}, false
+		return
+	}
+	if !m.reachable || m.status.Boot != status.Boot {
+		m.stable = now
+	}
+	m.status, m.reached, m.reachable = status, now, true
+	m.caughtUp = status.AppliedIndex+caughtUpLag >= last
+}
+
+// of gives what is known of the servers. How long one has been out of reach counts from its last answer to this leader, or from the first time it was asked.
+func (p *progress) of(self string, config []membership.Server) map[string]membership.Progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	known := make(map[string]membership.Progress, len(config))
+	for _, s := range config {
+		if s.ID == self {
+			known[s.ID] = membership.Progress{Reachable: true, CaughtUp: true, StableFor: time.Hour, Name: s.Name, Level: wire.Level}
+			continue
+		}
+		m := p.byID[s.ID]
+		if m == nil {
+			known[s.ID] = membership.Progress{Name: s.Name}
+			continue
+		}
+		out := membership.Progress{Reachable: m.reachable, Applied: m.status.AppliedIndex, CaughtUp: m.caughtUp, Name: m.status.Name, Level: m.status.Level}
+		if out.Name == "" {
+			out.Name = s.Name
+		}
+		switch {
+		case m.reachable:
+			out.StableFor = now.Sub(m.stable)
+		case m.reached.IsZero():
+			out.UnreachableFor = now.Sub(m.firstProbe)
+		default:
+			out.UnreachableFor = now.Sub(m.reached)
+		}
+		known[s.ID] = out
+	}
+	return known
+}
+

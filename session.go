@@ -1,0 +1,372 @@
+package quorumlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/clock"
+	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/router"
+)
+
+// SessionID names a session. It is never reused in a cluster.
+type SessionID int64
+
+// Owner is what locks are taken for: a *Node, which keeps a session of its own and opens another after a loss, or a *Session.
+type Owner interface {
+	// current is the live session to claim with; ctx bounds opening one.
+	current(ctx context.Context) (*Session, error)
+}
+
+// Session is a promise to stay in touch: while the cluster hears of it within its TTL, it keeps what the session holds; when the
+// node's own deadline (0.8 TTL after the last command the cluster answered was begun) passes, everything the session holds is lost
+// together, and the session with it. A lost session never comes back.
+//
+// All methods are safe for concurrent use.
+type Session struct {
+	node *Node
+	id   locktable.SessionID
+	ttl  time.Duration
+
+	// life ends when the session is lost or closed; its cause is the *LostError. It bounds what runs for the session in the background.
+	life context.Context
+	end  context.CancelCauseFunc
+
+	// mu guards what follows. It is never held while waiting for anything.
+	mu     sync.Mutex
+	lease  lease
+	seq    uint64              // last sequence used
+	floor  uint64              // lowest sequence without an answer
+	open   map[uint64]struct{} // sequences without an answer
+	since  locktable.Rev       // news about the session up to here has been taken in
+	claims map[uint64]*claim   // waiting and held, by sequence
+	// closing is set when Close begins: nothing is held any more, no claim is taken, and no renewal sent.
+	closing *LostError
+	// work counts callbacks of Do that still run; idle is closed when closing is set and the last one has returned.
+	work int
+	idle chan struct{}
+
+	renewing  bool          // one renewal at a time; the router hedges it
+	renewed   clock.Reading // when the last renewal was begun
+	renewSoon bool          // do not wait for the interval: a leader changed, or news is waiting
+}
+
+// NewSession opens a session of its own with the given TTL, between MinSessionTTL and MaxSessionTTL in whole milliseconds; 0 is
+// Config.SessionTTL. ctx bounds the opening only.
+func (n *Node) NewSession(ctx context.Context, ttl time.Duration) (*Session, error) {
+	if ttl == 0 {
+		ttl = n.cfg.SessionTTL
+	}
+	if ttl < MinSessionTTL || ttl > MaxSessionTTL || ttl%time.Millisecond != 0 {
+		return nil, &FieldError{Field: "ttl", Value: ttl,
+			Problem: fmt.Sprintf("must lie between %v and %v in whole milliseconds", MinSessionTTL, MaxSessionTTL)}
+	}
+	return n.openSession(ctx, ttl)
+}
+
+func (n *Node) openSession(ctx context.Context, ttl time.Duration) (*Session, error) {
+	const op = "open session"
+	if err := n.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	c0 := n.clock.Now()
+	cmd := &locktable.Command{Op: locktable.OpOpen, Node: n.id, NodeName: n.cfg.Name, TTL: ttl}
+	res, err := n.do(ctx, op, "", cmd, router.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if res.Code != locktable.CodeOK {
+		return nil, refusal(op, "", &res)
+	}
+	s := &Session{
+		node: n, id: res.Session, ttl: ttl, lease: newLease(ttl, c0), floor: 1, since: res.Rev, renewed: c0,
+		open: make(map[uint64]struct{}), claims: make(map[uint64]*claim), idle: make(chan struct{}),
+	}
+	s.life, s.end = context.WithCancelCause(context.WithoutCancel(n.life))
+	if !n.sessions.add(s) {
+		s.lose(&LostError{Cause: CauseNodeClosed})
+		return nil, &WaitError{Op: op, Err: ErrClosed}
+	}
+	return s, nil
+}
+
+// ID names the session in inspections, events and logs.
+func (s *Session) ID() SessionID { return SessionID(s.id) }
+
+// TTL is what the cluster agreed to.
+func (s *Session) TTL() time.Duration { return s.ttl }
+
+// Done is closed when the session is lost or has been closed.
+func (s *Session) Done() <-chan struct{} { return s.life.Done() }
+
+// Err is nil while the session is alive, ErrUnsure while the machine's clocks leave it in doubt, and a *LostError afterwards. It reads the clocks itself.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.errLocked(s.node.clock.Now())
+}
+
+func (s *Session) errLocked(now clock.Reading) error {
+	if s.closing != nil {
+		return s.closing
+	}
+	switch s.judgeLocked(now) {
+	case leaseLost:
+		return context.Cause(s.life)
+	case leaseUnsure:
+		return ErrUnsure
+	}
+	return nil
+}
+
+func (s *Session) current(context.Context) (*Session, error) {
+	if err := s.Err(); err != nil && err != ErrUnsure {
+		return nil, err
+	}
+	return s, nil
+}
+
+// alive reports whether a session is worth claiming with.
+func (s *Session) alive() bool {
+	err := s.Err()
+	return err == nil || err == ErrUnsure
+}
+
+// judgeLocked looks at the lease and makes a loss that it finds final.
+func (s *Session) judgeLocked(now clock.Reading) leaseState {
+	if s.life.Err() != nil {
+		return leaseLost
+	}
+	state := s.lease.state(now)
+	if state == leaseLost {
+		s.loseLocked(&LostError{Cause: CauseExpired})
+	}
+	return state
+}
+
+// lose ends the session for good. The first cause stands.
+func (s *Session) lose(cause *LostError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loseLocked(cause)
+}
+
+func (s *Session) loseLocked(cause *LostError) {
+	if s.life.Err() != nil {
+		return
+	}
+	s.end(cause)
+	for _, c := range s.claims {
+		c.loseLocked(cause)
+	}
+	clear(s.claims)
+	clear(s.open)
+	// A callback that still works keeps its TTL: a successor must not start beside it any earlier.
+	s.node.sessions.remove(s, cause.Cause == CauseExpired && s.work == 0)
+}
+
+// begin takes the next sequence. It stays open, and the floor at or below it, until answered.
+func (s *Session) beginLocked() uint64 {
+	s.seq++
+	s.open[s.seq] = struct{}{}
+	return s.seq
+}
+
+// finish notes that a sequence has its first answer. A claim that waits counts as answered: live claims are found whatever the floor
+// is, so a long wait does not make the cluster remember everything that was answered after it.
+func (s *Session) finishLocked(seq uint64) {
+	delete(s.open, seq)
+	for s.floor <= s.seq {
+		if _, open := s.open[s.floor]; open {
+			return
+		}
+		s.floor++
+	}
+}
+
+// do sends a command of the session. c0 is read before it is queued, and every retry inside keeps it; only an answer that says so
+// extends the lease. ctx bounds the wait for the answer.
+func (s *Session) do(ctx context.Context, op, name string, cmd *locktable.Command, opt router.Options) (locktable.Result, error) {
+	c0 := s.node.clock.Now()
+	cmd.Session = s.id
+	res, err := s.node.do(ctx, op, name, cmd, opt)
+	if err != nil {
+		return res, err
+	}
+	s.answered(cmd, &res, c0)
+	return res, nil
+}
+
+// answered takes in what an answer says of the session: its end, its news, and then the extension. The order matters: a hold that is being
+// drained must be frozen before the lease it shares grows.
+func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clock.Reading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.judgeLocked(s.node.clock.Now()) == leaseLost {
+		return
+	}
+	if res.Code == locktable.CodeNoSession {
+		s.loseLocked(&LostError{Cause: CauseExpired, Reason: "the cluster does not know the session"})
+		return
+	}
+	for _, g := range res.Grants {
+		s.grantedLocked(g.Seq, Token(g.Token))
+	}
+	for _, l := range res.Lost {
+		s.lostLocked(l)
+	}
+	if cmd.Op == locktable.OpRenew {
+		s.since = max(s.since, res.Rev)
+	}
+	if !res.Renewed {
+		// News waits for the session: the next renewal fetches it, and extends.
+		s.renewSoon = true
+		return
+	}
+	if s.closing == nil {
+		s.lease.extend(c0)
+		s.calmLocked()
+	}
+}
+
+// calmLocked gives every hold that was in jeopardy a fresh channel if the lease recovered.
+func (s *Session) calmLocked() {
+	if s.lease.state(s.node.clock.Now()) != leaseHeld {
+		return
+	}
+	for _, c := range s.claims {
+		if c.hold != nil {
+			c.hold.calmLocked()
+		}
+	}
+}
+
+// tick is called by the node's pacer every pace: it finds losses without being asked, warns, and starts renewals.
+func (s *Session) tick(now clock.Reading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing != nil && s.life.Err() == nil && s.lease.state(now) != leaseLost {
+		return
+	}
+	state := s.judgeLocked(now)
+	if state == leaseLost {
+		return
+	}
+	for _, c := range s.claims {
+		if c.hold != nil {
+			c.hold.tickLocked(now, state)
+		}
+	}
+	if s.renewing {
+		return
+	}
+	if state == leaseHeld && !s.renewSoon && clock.Longest(s.renewed, now) < renewalInterval(s.ttl) {
+		return
+	}
+	s.renewing, s.renewSoon, s.renewed = true, false, now
+	if !s.node.spawn(s.renew) {
+		s.renewing = false
+	}
+}
+
+// renew makes one attempt. If it fails, the pacer makes the next.
+func (s *Session) renew() {
+	defer func() {
+		s.mu.Lock()
+		s.renewing = false
+		s.mu.Unlock()
+	}()
+	s.mu.Lock()
+	since := s.since
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.life, renewalAttempt(s.ttl))
+	defer cancel()
+	cmd := &locktable.Command{Op: locktable.OpRenew, Since: since}
+	if _, err := s.do(ctx, "renew session", "", cmd, router.Options{Renewal: true}); err != nil {
+		s.node.log.Debug("session not renewed", "session", int64(s.id), "error", err)
+		s.mu.Lock()
+		s.renewSoon = true
+		s.mu.Unlock()
+	}
+}
+
+// hurry makes the pacer renew at once: a leader changed, and a grant may have been lost with the old one. One renewal brings the
+// news of all the session's claims, where sending each claim again would cost one entry a waiter.
+func (s *Session) hurry() {
+	s.mu.Lock()
+	s.renewSoon = len(s.claims) > 0
+	s.mu.Unlock()
+}
+
+// beginWork registers a callback that runs under a hold; false if the session is closing.
+func (s *Session) beginWork() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing != nil || s.life.Err() != nil {
+		return false
+	}
+	s.work++
+	return true
+}
+
+func (s *Session) endWork() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.work--
+	if s.work == 0 && s.closing != nil {
+		close(s.idle)
+	}
+}
+
+// Close releases everything the session holds and ends it. At once nothing is held any more: holds report a *LostError, contexts
+// of callbacks end, waiting calls return. It then waits for callbacks of Do that still work, at most until the
+// session's own deadline, since releasing under their hands would let a successor in beside them; if they outlast it, the TTL
+// decides. Then it asks the cluster to end the session, for at most 2 s; the error tells if no answer came, and then too
+// the TTL decides. Closing twice is fine.
+func (s *Session) Close() error { return s.close(CauseSessionClosed) }
+
+// closeBound is how long Close asks for the release before it leaves it to the TTL.
+const closeBound = 2 * time.Second
+
+func (s *Session) close(cause Cause) error {
+	const op = "close session"
+	now := s.node.clock.Now()
+	s.mu.Lock()
+	if s.closing != nil || s.judgeLocked(now) == leaseLost {
+		s.mu.Unlock()
+		<-s.life.Done()
+		return nil
+	}
+	s.closing = &LostError{Cause: cause}
+	for _, c := range s.claims {
+		c.closeLocked(s.closing)
+	}
+	if s.work == 0 {
+		close(s.idle)
+	}
+	left := s.lease.left(now)
+	s.mu.Unlock()
+	defer s.lose(s.closing)
+
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-s.idle:
+	case <-timer.C:
+		return &WaitError{Op: op, Waiting: "callbacks still work; the session ends by its TTL", Err: context.DeadlineExceeded}
+	case <-s.life.Done():
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.life, min(closeBound, s.leftNow()))
+	defer cancel()
+	_, err := s.node.do(ctx, op, "", &locktable.Command{Op: locktable.OpClose, Session: s.id}, router.Options{})
+	return err
+}
+
+func (s *Session) leftNow() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.lease.left(s.node.clock.Now()), 0)
+}

@@ -1,0 +1,173 @@
+package quorumlock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/router"
+)
+
+// pace is how often the node looks at its sessions: losses are reported, and renewals begun, at most that late.
+const pace = 100 * time.Millisecond
+
+// sessionSet is the sessions of one node. Its mu is taken under a session's mu and never the other way round.
+type sessionSet struct {
+	mu     sync.Mutex
+	byID   map[locktable.SessionID]*Session
+	closed bool
+	some   chan struct{} // one slot: there are sessions to pace
+	// expired is called for each session that ended by its deadline, without locks that matter to it; it must not block.
+	expired func(*Session)
+}
+
+func newSessionSet(expired func(*Session)) *sessionSet {
+	return &sessionSet{byID: make(map[locktable.SessionID]*Session), some: make(chan struct{}, 1), expired: expired}
+}
+
+// add is false when the node is closing.
+func (t *sessionSet) add(s *Session) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.byID[s.id] = s
+	select {
+	case t.some <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (t *sessionSet) remove(s *Session, expired bool) {
+	t.mu.Lock()
+	known := t.byID[s.id] == s
+	delete(t.byID, s.id)
+	t.mu.Unlock()
+	if known && expired {
+		t.expired(s)
+	}
+}
+
+func (t *sessionSet) get(id locktable.SessionID) *Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byID[id]
+}
+
+func (t *sessionSet) all(buf []*Session) []*Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.byID {
+		buf = append(buf, s)
+	}
+	return buf
+}
+
+// close refuses new sessions, closes those there are, all at once, and returns the first error.
+func (t *sessionSet) close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	open := t.all(nil)
+	errs := make(chan error, len(open))
+	for _, s := range open {
+		go func() { errs <- s.close(CauseNodeClosed) }()
+	}
+	var first error
+	for range open {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// runPacer ticks all sessions, and sleeps while there are none.
+func (n *Node) runPacer() {
+	var open []*Session
+	ticker := time.NewTicker(pace)
+	defer ticker.Stop()
+	for {
+		if open = n.sessions.all(open[:0]); len(open) == 0 {
+			select {
+			case <-n.sessions.some:
+			case <-n.life.Done():
+				return
+			}
+			continue
+		}
+		now := n.clock.Now()
+		for _, s := range open {
+			s.tick(now)
+		}
+		clear(open)
+		select {
+		case <-ticker.C:
+		case <-n.life.Done():
+			return
+		}
+	}
+}
+
+// current is the node's own session, opened when it is first needed and again after a loss. Callers that need it at once share one opening.
+func (n *Node) current(ctx context.Context) (*Session, error) {
+	select {
+	case n.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, &WaitError{Op: "open session", Err: ended(ctx)}
+	}
+	defer func() { <-n.opening }()
+	if n.own != nil && n.own.alive() {
+		return n.own, nil
+	}
+	s, err := n.openSession(ctx, n.cfg.SessionTTL)
+	if err != nil {
+		return nil, err
+	}
+	n.own = s
+	return s, nil
+}
+
+// endExpired tells the cluster that a session is over which this node gave up by its own deadline, so that its locks need not wait for the rest of the TTL.
+// One try, bounded: the TTL does it otherwise.
+func (n *Node) endExpired(s *Session) {
+	n.spawn(func() {
+		ctx, cancel := context.WithTimeout(n.life, closeBound)
+		defer cancel()
+		cmd := &locktable.Command{Op: locktable.OpClose, Session: s.id}
+		_, _ = n.do(ctx, "close session", "", cmd, router.Options{})
+	})
+}
+
+// deliver takes in what the cluster says about a session of this node, from the leader's push or from this node's own state machine.
+func (n *Node) deliver(e *locktable.Event) {
+	s := n.sessions.get(e.Session)
+	if s == nil {
+		return
+	}
+	switch e.Kind {
+	case locktable.EventGranted:
+		s.mu.Lock()
+		s.grantedLocked(e.Seq, Token(e.Token))
+		s.mu.Unlock()
+	case locktable.EventForced, locktable.EventDraining:
+		s.fetchNews()
+	}
+}
+
+// fetchNews renews at once: a hold was lost or is being drained, and the renewal's answer says which, by whom and why.
+func (s *Session) fetchNews() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewSoon = true
+	if s.renewing || s.closing != nil || s.life.Err() != nil {
+		return
+	}
+	s.renewing, s.renewSoon, s.renewed = true, false, s.node.clock.Now()
+	if !s.node.spawn(s.renew) {
+		s.renewing = false
+	}
+}

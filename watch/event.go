@@ -1,0 +1,73 @@
+// Package watch tells what happens to locks: every change in the cluster is an Event with a revision, and a Hub hands the events
+// on to many subscribers without ever waiting for one of them.
+//
+// A subscriber sees the events under its prefix in revision order, without gap and without duplicate, or it is told in so many
+// words that it fell behind (ErrFellBehind). It may then read the present state and subscribe anew from that revision. What is not
+// promised: that an event is recent. A node that lags shows its own past, in order.
+//
+//	sub := hub.Subscribe("jobs/", 0)
+//	defer sub.Close()
+//	for {
+//		event, err := sub.Next(ctx)
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(event.Rev, event.Kind, event.Name, event.Token)
+//	}
+package watch
+
+import (
+	"strconv"
+	"time"
+)
+
+// Kind is what an Event tells. The list grows with new versions at its end; a program ignores kinds that it does not know.
+type Kind uint8
+
+// The kinds of events. The values travel between nodes of different versions and never change.
+const (
+	Queued         Kind = 1  // a claim began to wait
+	Granted        Kind = 2  // a claim holds the lock; Token is its fencing token
+	Released       Kind = 3  // given back: unlocked by its owner, or its session was closed
+	Expired        Kind = 4  // released because its session was silent for too long
+	Forced         Kind = 5  // released by force, at once or after a drain
+	Draining       Kind = 6  // a forced release waits until the holder has surely stopped
+	Cancelled      Kind = 7  // a waiting claim ended without a grant
+	SessionOpened  Kind = 8  // a session began
+	SessionClosed  Kind = 9  // a session was closed by its owner
+	SessionExpired Kind = 10 // a session was silent for too long and was ended
+)
+
+var kindNames = [...]string{
+	Queued:         "queued",
+	Granted:        "granted",
+	Released:       "released",
+	Expired:        "expired",
+	Forced:         "forced",
+	Draining:       "draining",
+	Cancelled:      "cancelled",
+	SessionOpened:  "session-opened",
+	SessionClosed:  "session-closed",
+	SessionExpired: "session-expired",
+}
+
+// String is the kind's name in small letters, or "kind(17)" for one that this version does not know.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return "kind(" + strconv.Itoa(int(k)) + ")"
+}
+
+// Event is one change in the cluster.
+type Event struct {
+	Rev     int64     // rises by exactly one from event to event in the whole cluster
+	Kind    Kind      //
+	Name    string    // of the lock; empty for events about a session
+	Token   int64     // fencing token of the hold, 0 where there is none
+	Session int64     // session that the event is about
+	NodeID  string    // server id of the session's node
+	Index   uint64    // log index of the entry that caused it
+	Time    time.Time // the leader's wall clock, for display; it orders nothing
+	Note    string    // the owner's note, or the reason given for a forced release
+}

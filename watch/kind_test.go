@@ -1,0 +1,39 @@
+package watch
+
+import (
+	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/locktable"
+)
+
+// TestKindsAreTheStateMachines: the root package converts the numbers, so they must be the same ones.
+func TestKindsAreTheStateMachines(t *testing.T) {
+	for _, c := range []struct {
+		kind  Kind
+		event locktable.EventKind
+		name  string
+	}{
+		{Queued, locktable.EventQueued, "queued"},
+		{Granted, locktable.EventGranted, "granted"},
+		{Released, locktable.EventReleased, "released"},
+		{Expired, locktable.EventExpired, "expired"},
+		{Forced, locktable.EventForced, "forced"},
+		{Draining, locktable.EventDraining, "draining"},
+		{Cancelled, locktable.EventCancelled, "cancelled"},
+		{SessionOpened, locktable.EventSessionOpen, "session-opened"},
+		{SessionClosed, locktable.EventSessionClosed, "session-closed"},
+		{SessionExpired, locktable.EventSessionExpiry, "session-expired"},
+	} {
+		if uint8(c.kind) != uint8(c.event) {
+			t.Errorf("%v is %d here and %d in the state machine", c.kind, c.kind, c.event)
+		}
+		if c.kind.String() != c.name {
+			t.Errorf("kind %d prints as %q, want %q", c.kind, c.kind, c.name)
+		}
+	}
+	for kind, name := range map[Kind]string{0: "kind(0)", 11: "kind(11)", 255: "kind(255)"} {
+		if kind.String() != name {
+			t.Errorf("kind %d prints as %q, want %q", kind, kind, name)
+		}
+	}
+}
