@@ -23,7 +23,8 @@ import (
 type Config struct {
 	// Cluster is the name of the cluster. It is part of every handshake: nodes of other names are refused. Required, 1 to 128 bytes.
 	Cluster string
-	// Name is shown to people (who holds a lock, logs). It needs to be unique only with Founders. Default: the host name.
+	// Name is shown to people (who holds a lock, logs), and tells a restarted instance from a stranger: two live instances of one name are refused. Keep it
+	// the same over restarts. Default: the host name and the port, "web-1:7000"; with port 0 the host name and a random part.
 	Name string
 	// Dir is the data directory: raft log, snapshots and the node's identity. It is created if it is missing and locked against a second
 	// process. "" keeps everything in memory: the node then comes back as a new member, and the loss of all nodes at once
@@ -106,11 +107,11 @@ func (c Config) withDefaults() Config {
 	for i, k := range c.GossipKeys {
 		c.GossipKeys[i] = slices.Clone(k)
 	}
-	if c.Name == "" {
-		c.Name, _ = os.Hostname()
-	}
 	if c.Addr == "" {
 		c.Addr = "127.0.0.1:0"
+	}
+	if c.Name == "" {
+		c.Name = defaultName(c.Addr)
 	}
 	if c.Timing == (Timing{}) {
 		c.Timing = TimingDefault
@@ -131,6 +132,18 @@ func (c Config) withDefaults() Config {
 		c.sim = &sim.Env{}
 	}
 	return c
+}
+
+func defaultName(addr string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	host = host[:min(len(host), maxNodeName/2)]
+	if _, port, err := net.SplitHostPort(addr); err == nil && port != "" && port != "0" {
+		return host + ":" + port
+	}
+	return host + "-" + newID()[:8]
 }
 
 // problems collects every *FieldError.

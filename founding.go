@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/gossip"
 	"github.com/quorumlock/quorumlock/internal/membership"
@@ -29,6 +30,7 @@ func (n *Node) foundingEnv() membership.Env {
 
 // runFounding brings the node into a cluster, founded, joined or known from before, and then tells.
 func (n *Node) runFounding() {
+	n.lookAround()
 	if err := n.founding.Run(n.life); err != nil {
 		if n.life.Err() == nil {
 			n.fail(fmt.Errorf("found or join: %w", err))
@@ -36,6 +38,19 @@ func (n *Node) runFounding() {
 		return
 	}
 	n.learnCluster()
+}
+
+// lookBound is how long a node that could found alone looks for the others that it was told of.
+const lookBound = 3 * time.Second
+
+// lookAround gives gossip the time to show a cluster that exists: a node that founds alone does so at once, and two clusters never merge.
+func (n *Node) lookAround() {
+	if len(n.cfg.Join) == 0 || n.foundingConfig().MetaExpect() != 1 {
+		return
+	}
+	for end := time.Now().Add(lookBound); time.Now().Before(end) && len(n.gossip.Members()) < 2 && n.life.Err() == nil; {
+		pause(n.life, pace)
+	}
 }
 
 func (n *Node) loadPromise() (membership.Promise, bool, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -20,6 +21,8 @@ type fsm struct {
 	clock clock.Source
 	// publish tells of an entry's events; it runs on raft's goroutine in log order and must not block.
 	publish func(events []locktable.Event)
+	// founded tells that the cluster's id has been replicated.
+	founded func()
 	// reset tells that the state was replaced by a snapshot.
 	reset func(h locktable.Header)
 	// fail stops the node: it can not go on applying.
@@ -64,7 +67,14 @@ func (f *fsm) Apply(entry *raft.Log) any {
 	if len(events) > 0 {
 		f.publish(events)
 	}
+	if founds(batch) {
+		f.founded()
+	}
 	return results
+}
+
+func founds(b *wire.Batch) bool {
+	return slices.ContainsFunc(b.Commands, func(c locktable.Command) bool { return c.Op == locktable.OpFound })
 }
 
 func (f *fsm) applyBatch(entry *raft.Log, batch *wire.Batch) []locktable.Result {

@@ -169,10 +169,9 @@ var errNotLeader = errors.New("not the leader")
 // that is not listed is unknown, the safe side.
 func outcome(err error) error {
 	switch {
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
+		// The last one is a leader whose log takes nothing: it is as good as none, and its callers had better look elsewhere.
 		return &commit.Error{Outcome: commit.NotDone, Err: errNotLeader}
-	case errors.Is(err, raft.ErrEnqueueTimeout):
-		return &commit.Error{Outcome: commit.NotDone, Err: commit.ErrOverloaded}
 	case errors.Is(err, raft.ErrRaftShutdown):
 		// Raised for entries that were never enqueued and for those in flight alike.
 		return &commit.Error{Outcome: commit.Unknown, Err: errNotLeader}

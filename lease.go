@@ -15,13 +15,9 @@ const (
 	stallGap       = expiry.StallGap
 	// wallJumpLimit is how far the wall clock may be set forward against Boot before a holder asks the cluster again.
 	wallJumpLimit = time.Second
-	// reportSlack is within what a loss is reported after the deadline, or after the process wakes up.
+	// reportSlack is within what a loss is reported after the deadline, or after the process wakes up. Timers stand still in suspend, so
+	// the lease is looked at more often than that all the time (pace), not by one long timer for the deadline.
 	reportSlack = 250 * time.Millisecond
-	// lookInterval is how often the clocks are looked at while something is held. Timers stand still in suspend, so after waking up only a short
-	// one fires in time: its rest and the reading must fit into reportSlack.
-	lookInterval = reportSlack * 4 / 5
-	// shortestLook keeps the looks before the deadline from getting ever shorter when the timers' clock runs ahead of the lease's.
-	shortestLook = time.Millisecond
 	// attemptLimit and hedgeLimit bound one attempt of a renewal, and the wait before the next member is asked too.
 	attemptLimit = time.Second
 	hedgeLimit   = 500 * time.Millisecond
@@ -141,11 +137,6 @@ func (l *lease) failing(now clock.Reading) bool {
 
 // deadline is left put on the wall clock, for people and for contexts; it moves when the wall clock is stepped.
 func (l *lease) deadline(now clock.Reading) time.Time { return now.Wall.Add(l.left(now)) }
-
-// nextLook is how long a timer may sleep before the lease has to be looked at again, so that a loss is reported within reportSlack.
-func (l *lease) nextLook(now clock.Reading) time.Duration {
-	return min(max(l.left(now), shortestLook), lookInterval)
-}
 
 // observe makes what a reading shows stick: a deadline that is passed, and a jump of the wall clock. A jump is not forgotten when the
 // wall clock is set back, since that does not bring back the time which may have been lost.

@@ -115,7 +115,7 @@ func randomOscillator(rng *rand.Rand, num int64) oscillator {
 
 func TestExclusionUnderA3(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 5))
-	for i := range 3000 {
+	for i := range 1000 {
 		holder := randomOscillator(rng, 800+rng.Int64N(450))
 		// Any rate of the member below 1.25 times the holder's.
 		member := randomOscillator(rng, 640+rng.Int64N((holder.num*5-1)/4-640+1))

@@ -24,7 +24,7 @@ func TestTrustWindowIsExactlyFourFifths(t *testing.T) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	for range 100_000 {
+	for range 20_000 {
 		ttl := time.Duration(rng.Int64N(math.MaxInt64 / 8))
 		if w := trustWindow(ttl); w*5 > ttl*4 || (w+1)*5 <= ttl*4 {
 			t.Fatalf("trustWindow(%d) = %d is not 4/5 rounded down", ttl, w)
@@ -48,9 +48,6 @@ func TestMargins(t *testing.T) {
 		if w := trustWindow(c.ttl); jeopardyAge(c.ttl)+renewalInterval(c.ttl)+renewalAttempt(c.ttl) > w {
 			t.Errorf("TTL %v: no whole attempt of a renewal fits between jeopardy and loss", c.ttl)
 		}
-	}
-	if lookInterval >= reportSlack {
-		t.Errorf("a look each %v cannot report within %v", lookInterval, reportSlack)
 	}
 	// A holder whose renewal fails as its leader dies tries again an interval later and needs an attempt; a new leader has to wait for that.
 	const defaultTTL = 10 * time.Second
@@ -223,8 +220,8 @@ func TestDrainedHold(t *testing.T) {
 	}
 }
 
-// TestLossIsSeenInTime: whoever sleeps by nextLook finds the loss within reportSlack of the deadline by its own clocks, or of waking up, at
-// any rate of the clocks, and does not wake up more often than needed.
+// TestLossIsSeenInTime: whoever looks at each pace finds the loss within reportSlack of the deadline by its own clocks, or of waking up,
+// at any rate of the clocks, with as much again left for telling it.
 func TestLossIsSeenInTime(t *testing.T) {
 	for _, rate := range []float64{0.8, 1, 1.25} {
 		for _, sleeps := range []bool{false, true} {
@@ -238,16 +235,11 @@ func TestLossIsSeenInTime(t *testing.T) {
 						time.AfterFunc(3*time.Second+time.Millisecond, func() { f.Slept(time.Minute) })
 						lossAt = time.Now().Add(3*time.Second + time.Millisecond)
 					}
-					looks := 0
-					for now := f.Now(); l.state(now) != leaseLost; now = f.Now() {
-						time.Sleep(l.nextLook(now))
-						looks++
+					for l.state(f.Now()) != leaseLost {
+						time.Sleep(pace)
 					}
-					if late := time.Since(lossAt); late < 0 || late > reportSlack {
+					if late := time.Since(lossAt); late < 0 || late > reportSlack/2 {
 						t.Errorf("loss seen %v after it", late)
-					}
-					if looks > 60 {
-						t.Errorf("%d looks in less than 10 s", looks)
 					}
 				})
 			})
@@ -347,14 +339,14 @@ func (m *leaseModel) left(now clock.Reading) time.Duration {
 // TestLeaseAgainstModel: random looks, and renewals whose answers come late, out of order or never, over clocks with rates, suspends and steps.
 func TestLeaseAgainstModel(t *testing.T) {
 	seen := make(map[leaseState]int)
-	for seed := range uint64(400) {
+	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) { runLeaseModel(t, rand.New(rand.NewPCG(seed, 3)), seen) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
 	for s := leaseHeld; s <= leaseLost; s++ {
-		if seen[s] < 200 {
+		if seen[s] < 100 {
 			t.Errorf("%v was seen %d times only: the test did not bite", s, seen[s])
 		}
 	}

@@ -125,6 +125,7 @@ func (n *Node) start(ctx context.Context) error {
 	})
 	n.fsm = newFSM(n.clock)
 	n.fsm.publish, n.fsm.reset, n.fsm.fail = n.publish, n.stateReplaced, n.fail
+	n.fsm.founded = func() { n.spawn(n.learnCluster) }
 	var err error
 	n.group, err = startGroup(groupConfig{
 		serverID: n.id, timing: n.cfg.Timing, logger: n.log, fsm: n.fsm, store: n.store, endpoint: n.endpoint, resolve: n.resolve,
@@ -348,9 +349,6 @@ func (n *Node) publish(events []locktable.Event) {
 	}
 	if n.lead.Load() != nil {
 		n.pushNews(events)
-	}
-	if id := n.clusterIDNow(); id == "" || !n.isMember() {
-		n.spawn(n.learnCluster)
 	}
 }
 

@@ -16,6 +16,7 @@ type callConn struct {
 	stream  Conn
 	addr    string // for errors
 	inbound bool   // the other side calls, this side serves and pushes
+	number  uint64 // in the order in which connections were made
 	out     *outbox
 	forget  func() // takes the connection out of the list in which it is looked up
 
@@ -166,7 +167,7 @@ func (c *callConn) enter(p *pendingCall) (id uint64, ok bool) {
 	c.pending[c.lastID] = p
 	if c.idle {
 		c.idle = false
-		c.interest <- struct{}{} // never blocks: keepAlive empties it before it sets idle
+		c.noteInterest()
 	}
 	return c.lastID, true
 }

@@ -45,6 +45,7 @@ type Calls struct {
 
 	mu      sync.Mutex
 	closed  bool
+	made    uint64 // connections so far
 	peers   map[peerKey]*dialling
 	conns   map[*callConn]struct{}
 	inbound map[string]*callConn // the newest of each server id, for Push
@@ -220,16 +221,25 @@ func (c *Calls) accept() (Conn, error) {
 func (c *Calls) welcome(stream Conn) {
 	conn := newCallConn(c, stream, stream.Peer().Addr)
 	conn.inbound = true
-	id := stream.Peer().ServerID
-	conn.forget = func() { c.forgetInbound(id, conn) }
+	conn.forget = func() { c.forgetInbound(conn) }
 	c.run(conn)
 }
 
-func (c *Calls) forgetInbound(id string, conn *callConn) {
+// forgetInbound falls back to the next newest connection of the same server.
+func (c *Calls) forgetInbound(gone *callConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.inbound[id] == conn {
-		delete(c.inbound, id)
+	delete(c.conns, gone)
+	id := gone.stream.Peer().ServerID
+	if c.inbound[id] != gone {
+		return
+	}
+	delete(c.inbound, id)
+	for conn := range c.conns {
+		newest := c.inbound[id]
+		if conn.inbound && conn.stream.Peer().ServerID == id && (newest == nil || conn.number > newest.number) {
+			c.inbound[id] = conn
+		}
 	}
 }
 
@@ -241,6 +251,8 @@ func (c *Calls) run(conn *callConn) error {
 		conn.stream.Close()
 		return net.ErrClosed
 	}
+	c.made++
+	conn.number = c.made
 	c.conns[conn] = struct{}{}
 	if conn.inbound {
 		c.inbound[conn.stream.Peer().ServerID] = conn

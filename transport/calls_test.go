@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -61,7 +62,7 @@ func TestCallRoundTrip(t *testing.T) {
 		if got, err := a.Call(n.ctx(5*time.Second), a.Addr(), "a", 1, nil); err != nil || string(got) != "a 1 " {
 			t.Errorf("call to itself: %q, %v", got, err)
 		}
-		big := bytes.Repeat([]byte("x"), MaxPayload-100)
+		big := bytes.Repeat([]byte("x"), outboxLimit+1) // more than the outbox holds otherwise
 		if got, err := a.Call(n.ctx(10*time.Second), b.Addr(), "b", 1, big); err != nil || len(got) != len(big)+4 {
 			t.Errorf("large payload: %d bytes, %v", len(got), err)
 		}
@@ -352,6 +353,27 @@ func TestPush(t *testing.T) {
 		}
 		a.Close()
 		soon(t, "push to a closed peer is refused", func() bool { return !b.Push("a", 1, nil) })
+	})
+}
+
+// A server may have two connections here (it joined by address, then called by id); either one will do for a push.
+func TestPushFallsBackToAnOlderConnection(t *testing.T) {
+	eachLab(t, func(t *testing.T, n *network) {
+		b, a := n.serve("b", echo), n.listen("a")
+		older := must[Conn](t)(a.Dial(n.ctx(5*time.Second), KindCall, b.Addr(), "b"))
+		defer older.Close()
+		soon(t, "b has the older connection", func() bool { return b.connections() == 1 })
+		newer := must[Conn](t)(a.Dial(n.ctx(5*time.Second), KindCall, b.Addr(), "b"))
+		soon(t, "b has both connections", func() bool { return b.connections() == 2 })
+		newer.Close()
+		soon(t, "b has lost the newer one", func() bool { return b.connections() == 1 })
+		if !b.Push("a", 7, []byte("x")) {
+			t.Fatal("not pushed")
+		}
+		f := must[frame](t)(readFrame(bufio.NewReader(older)))
+		if f.kind != framePush || f.method != 7 {
+			t.Errorf("got %+v", f)
+		}
 	})
 }
 

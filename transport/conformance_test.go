@@ -149,15 +149,6 @@ func (n *network) acceptor(host string, serve func(net.Conn)) (addr string) {
 	return addr
 }
 
-func (n *network) carrier(host string) (carrier, string) {
-	if n.mem != nil {
-		p := must[*memPort](n.t)(n.mem.Host(host).(*memHost).open(host + ":0"))
-		return p, p.addr()
-	}
-	s := must[*tcpSockets](n.t)(openSockets(Config{Addr: n.addr(host)}))
-	return s, s.bound().String()
-}
-
 func silent(quit <-chan struct{}) func(net.Conn) { return func(net.Conn) { <-quit } }
 
 func TestDialGivesUpOnSilence(t *testing.T) {

@@ -91,3 +91,10 @@ func (c *callConn) interested() bool {
 	c.idle = len(c.pending) == 0 && c.owed <= time.Duration(c.heard.Load())
 	return !c.idle
 }
+
+func (c *callConn) noteInterest() {
+	select {
+	case c.interest <- struct{}{}:
+	default: // told already
+	}
+}

@@ -117,3 +117,19 @@ func TestWatch(t *testing.T) {
 		}
 	}
 }
+
+// A call on an idle connection tells keepAlive, which may be about to look anyway: the call must not wait for it.
+func TestCallOnIdleConnectionDoesNotWaitForKeepAlive(t *testing.T) {
+	inMemory(t, func(t *testing.T, n *network) {
+		a, b := n.listen("a"), n.listen("b")
+		x, _ := n.pair(a, b, KindCall)
+		c := newCallConn(&Calls{}, x, "")
+		for range 3 {
+			c.idle = true
+			id, ok := c.enter(newPendingCall().(*pendingCall))
+			if !ok || c.take(id) == nil {
+				t.Fatal("not entered")
+			}
+		}
+	})
+}

@@ -26,39 +26,36 @@ type lab struct {
 type network struct {
 	t        *testing.T
 	host     func(name string) Transport
-	addr     func(name string) string // to listen on, with a free port
-	mem      *Memory                  // nil on real networks
-	patience time.Duration            // a handshake timeout that is short but not flaky
+	addr     func(name string) string            // to listen on, with a free port
+	carrier  func(host string) (carrier, string) // a bare listener with its address
+	mem      *Memory                             // nil on real networks
+	patience time.Duration                       // a handshake timeout that is short but not flaky
 }
 
-var labs = []lab{
-	{"tcp", func(t *testing.T, f func(*testing.T, *network)) {
+// memoryLab is the simulated network; the real one, where the platform has it, is in tcpLabs.
+var memoryLab = lab{"memory", func(t *testing.T, f func(*testing.T, *network)) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(1)
 		f(t, &network{
-			t: t, patience: 150 * time.Millisecond,
-			host: func(string) Transport { return TCP() },
-			addr: func(string) string { return "127.0.0.1:0" },
+			t: t, mem: m, patience: 3 * time.Second,
+			host: m.Host,
+			addr: func(name string) string { return name + ":0" },
+			carrier: func(host string) (carrier, string) {
+				p := must[*memPort](t)(m.Host(host).(*memHost).open(host + ":0"))
+				return p, p.addr()
+			},
 		})
-	}},
-	{"memory", func(t *testing.T, f func(*testing.T, *network)) {
-		synctest.Test(t, func(t *testing.T) {
-			m := NewMemory(1)
-			f(t, &network{
-				t: t, mem: m, patience: 3 * time.Second,
-				host: m.Host,
-				addr: func(name string) string { return name + ":0" },
-			})
-		})
-	}},
-}
+	})
+}}
 
 // eachLab runs a test of the contract on all implementations.
 func eachLab(t *testing.T, f func(t *testing.T, n *network)) {
-	for _, l := range labs {
+	for _, l := range append(tcpLabs, memoryLab) {
 		t.Run(l.name, func(t *testing.T) { l.run(t, f) })
 	}
 }
 
-func inMemory(t *testing.T, f func(t *testing.T, n *network)) { labs[1].run(t, f) }
+func inMemory(t *testing.T, f func(t *testing.T, n *network)) { memoryLab.run(t, f) }
 
 // option changes the Config of an endpoint under test.
 type option func(*Config)

@@ -223,6 +223,7 @@ func TestMemoryCrash(t *testing.T) {
 		if _, err := x.Read(make([]byte, 1)); !errors.Is(err, syscall.ETIMEDOUT) {
 			t.Errorf("after a while: %v", err)
 		}
+		n.mem.SetDelay("*", "*", 0, 0)
 		again := n.listen("b", withAddr(b.Addr()))
 		x2, _ := n.pair(a, again, KindCall)
 		n.mem.Crash("b")

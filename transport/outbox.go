@@ -55,7 +55,7 @@ func (o *outbox) writeTo(w io.Writer) error {
 	for {
 		<-o.wake
 		for {
-			runtime.Gosched() // lets all who are ready to send append first: a third of the CPU per call at 64 callers, nothing at one
+			runtime.Gosched() // lets all who are ready to send append first; see the design note
 			b, ok := o.take()
 			if !ok {
 				return nil
@@ -74,7 +74,9 @@ func (o *outbox) writeTo(w io.Writer) error {
 func (o *outbox) take() (b []byte, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, o.buf, o.spare = o.buf, o.spare, nil
+	if len(o.buf) > 0 { // else both buffers stay where they are
+		b, o.buf, o.spare = o.buf, o.spare, nil
+	}
 	o.freeRoom()
 	return b, !o.closed
 }

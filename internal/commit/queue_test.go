@@ -256,3 +256,32 @@ func TestAnswerAgainstContext(t *testing.T) {
 	}
 	t.Logf("%d answers, %d unknown", answers, unknown)
 }
+
+// A renewal that is left behind by a full entry, after the timer fired in vain, is sent all the same when its own time comes.
+func TestRenewalLeftBehindIsSentInTime(t *testing.T) {
+	bubble(t, Options{MaxCommands: 2, InFlight: 1}, time.Millisecond, func(t *testing.T, l *fakeLog, c *caller) {
+		l.hold = make(chan struct{})
+		c.do(t.Context(), claim(1))
+		c.do(t.Context(), renewal(1))
+		time.Sleep(101 * time.Millisecond) // the timer has fired, and the slot is taken
+		c.do(t.Context(), renewal(2))
+		c.do(t.Context(), claim(2))
+		close(l.hold)
+		wantAllOK(t, c.wait(), 4)
+		wantEntries(t, l.written(), "0s [1]", "101ms [-1 2]", "201ms [-2]")
+	})
+}
+
+// A runner that finds its queue emptied by cancellations between its start and its look leaves the way free for the next one.
+func TestRunnerWithNothingLeftGivesUpTheRightToSend(t *testing.T) {
+	bubble(t, Options{}, time.Millisecond, func(t *testing.T, l *fakeLog, c *caller) {
+		c.b.sending = true
+		c.b.runners.Add(1)
+		c.b.run(&entry{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.b.Do(ctx, claim(1)); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -55,8 +55,7 @@ type mlGossip struct {
 }
 
 // NewMemberlist starts gossip by memberlist over opt.Endpoint, of which it uses the gossip streams and the datagrams. It does not
-// wait for any seed. The Endpoint stays the caller's and must outlive neither more nor less than it likes: closed before the
-// Gossip, it only makes this instance look dead.
+// wait for any seed. The Endpoint stays the caller's and may be closed before the Gossip or after it.
 func NewMemberlist(opt Options) (Gossip, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {

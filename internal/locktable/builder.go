@@ -137,7 +137,7 @@ func (b *Builder) checkClaim(r *ClaimRecord, hasSession bool) error {
 	}
 	at := queueEntry{name: r.Names[0], rev: r.Rev}
 	return require("claim", r.Rev,
-		rule{compareQueue(&b.last.claim, &at) < 0, "out of order"},
+		rule{lessQueue(b.last.claim, at), "out of order"},
 		rule{b.used(claimRevs(r)...), "revisions not from the counter"},
 		rule{r.Token == 0 || Rev(r.Token) >= r.Rev, "token older than the claim"},
 		rule{r.Token != 0 || r.Granted == 0, "granted without a token"},
@@ -174,7 +174,7 @@ func (b *Builder) Finished(r FinishedRecord) error {
 	s, ok := t.sessions.Get(r.Session)
 	if err := require("finished sequence of session", Rev(r.Session),
 		rule{ok, "no such session"},
-		rule{compareFinished(&b.last.finished, &r) < 0, "out of order"},
+		rule{lessFinished(b.last.finished, r), "out of order"},
 		rule{r.Seq > 0 && r.Seq >= s.floor, "below the floor"},
 		rule{t.claim(r.Session, r.Seq) == nil, "live as well"},
 		rule{possibleAnswer(&r, b.want.Counter), "an answer that is never remembered"},
@@ -210,7 +210,7 @@ func (b *Builder) Lost(r LostRecord) error {
 	l := &r.Lost
 	if err := require("lost hold", Rev(l.Token),
 		rule{ok, "no such session"},
-		rule{compareLost(&b.last.lost, &r) < 0, "out of order"},
+		rule{lessLost(b.last.lost, r), "out of order"},
 		rule{l.Token > 0 && l.Rev > Rev(l.Token) && l.Rev <= b.want.Counter, "revision"},
 		rule{l.Seq > 0 && (l.Cause == LostForced || l.Cause == LostDrained), "sequence or cause"},
 		rule{checkText(l.Reason, MaxNoteLen) == "" && checkText(l.Actor, MaxNoteLen) == "", "reason or actor"},

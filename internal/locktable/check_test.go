@@ -40,6 +40,7 @@ func TestCheckAccepts(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	long := strings.Repeat("x", MaxNoteLen+1)
+	table := rich(t)
 	for _, test := range []struct {
 		name, field string
 		op          Op
@@ -89,7 +90,6 @@ func TestCheckRefuses(t *testing.T) {
 			if !errors.As(Check(&c), &err) || err.Field != test.field {
 				t.Fatalf("error %v, want one about %s", err, test.field)
 			}
-			table := rich(t)
 			if r := table.Apply(table.index+1, 1, 0, &c, nil); r.Code != CodeMalformed || r.Detail != err.Error() || r.Renewed {
 				t.Errorf("Apply answers %+v", r)
 			}

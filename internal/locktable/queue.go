@@ -97,7 +97,7 @@ func (s *state) position(name string, rev Rev) int {
 func (s *state) rank(low, high int, at queueEntry) int {
 	return low + sort.Search(high-low, func(i int) bool {
 		e, _ := s.queue.GetAt(low + i)
-		return compareQueue(&e, &at) >= 0
+		return !lessQueue(e, at)
 	})
 }
 

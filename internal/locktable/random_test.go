@@ -206,7 +206,7 @@ func (g *chaos) advance(r Result, eff *Effects) {
 // TestModel compares results, effects and state with the model, restores from a snapshot on the way, and keeps a second table that
 // is never restored: both must have the same hash.
 func TestModel(t *testing.T) {
-	for seed, l := range []limits{smallLimits, New().limits, {sessions: 40, claims: 200, finished: 64, lost: 8, audit: 20}, smallLimits} {
+	for seed, l := range []limits{smallLimits, {sessions: 12, claims: 60, finished: 64, lost: 8, audit: 20}, smallLimits, {20, 90, 999, 99, 99}} {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) { compareWithModel(t, uint64(seed), l, *commands/4) })
 	}
 }
@@ -244,7 +244,7 @@ func compareWithModel(t *testing.T, seed uint64, l limits, n int) {
 		}
 		codes[c.Op.String()+" "+r.Code.String()]++
 		g.advance(r, &got)
-		if i%7 == 0 {
+		if i%11 == 0 {
 			if err := checkInvariants(table); err != nil {
 				t.Fatalf("command %d %+v: %v", i, *c, err)
 			}

@@ -1,7 +1,6 @@
 package locktable
 
 import (
-	"cmp"
 	"math"
 	"strings"
 	"time"
@@ -93,43 +92,56 @@ type (
 func newState() state {
 	return state{
 		sessions: btree.NewMap[SessionID, session](0),
-		claims:   newTree(compareClaims),
-		queue:    newTree(compareQueue),
-		holds:    newTree(compareHolds),
+		claims:   newTree(lessClaim),
+		queue:    newTree(lessQueue),
+		holds:    newTree(lessHold),
 		waiting:  btree.NewMap[string, int](0),
 		drains:   btree.NewMap[Token, *claim](0),
-		finished: newTree(compareFinished),
-		lost:     newTree(compareLost),
+		finished: newTree(lessFinished),
+		lost:     newTree(lessLost),
 		audit:    btree.NewMap[Rev, AuditRecord](0),
 	}
 }
 
-// newTree makes a tree without locks: one goroutine writes, and copies are only read.
-func newTree[T any](compare func(a, b *T) int) *btree.BTreeG[T] {
-	return btree.NewBTreeGOptions(func(a, b T) bool { return compare(&a, &b) < 0 }, btree.Options{NoLocks: true})
+// newTree makes a tree without locks: one goroutine writes, and copies are only read. The orders take values, not pointers: behind a
+// function value a pointer's target would be allocated at every comparison.
+func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
-func compareClaims(a, b *claimEntry) int {
-	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.seq, b.seq))
-}
-
-func compareQueue(a, b *queueEntry) int {
-	if c := strings.Compare(a.name, b.name); c != 0 {
-		return c
+func lessClaim(a, b claimEntry) bool {
+	if a.session != b.session {
+		return a.session < b.session
 	}
-	return cmp.Compare(a.rev, b.rev)
+	return a.seq < b.seq
 }
 
-func compareHolds(a, b *holdEntry) int {
-	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.token, b.token))
+func lessQueue(a, b queueEntry) bool {
+	if c := strings.Compare(a.name, b.name); c != 0 {
+		return c < 0
+	}
+	return a.rev < b.rev
 }
 
-func compareFinished(a, b *FinishedRecord) int {
-	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Seq, b.Seq))
+func lessHold(a, b holdEntry) bool {
+	if a.session != b.session {
+		return a.session < b.session
+	}
+	return a.token < b.token
 }
 
-func compareLost(a, b *LostRecord) int {
-	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Lost.Rev, b.Lost.Rev))
+func lessFinished(a, b FinishedRecord) bool {
+	if a.Session != b.Session {
+		return a.Session < b.Session
+	}
+	return a.Seq < b.Seq
+}
+
+func lessLost(a, b LostRecord) bool {
+	if a.Session != b.Session {
+		return a.Session < b.Session
+	}
+	return a.Lost.Rev < b.Lost.Rev
 }
 
 // share is a copy in constant time. Both sides copy a tree node when they first write to it.

@@ -76,6 +76,8 @@ func (m *machine) objection(f facts, from string, q request) string {
 		return "configured only to join"
 	case foreign:
 		return "sees a cluster already: " + clusterNames(see.clusters)
+	case see.clash != "":
+		return see.clash // the proposer may see only one of the two yet
 	}
 	if why := m.disagreement(q); why != "" {
 		return why

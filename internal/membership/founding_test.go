@@ -167,6 +167,7 @@ func TestHalvesMakeTwoClusters(t *testing.T) {
 		}
 		w.wantFounded(2)
 
+		w.lag = 0
 		late := w.host("late", Config{Expect: 3})
 		late.start()
 		w.run(10 * time.Second)
@@ -477,8 +478,8 @@ func randomSchedule(w *world, r *rand.Rand, lost *int) {
 	}
 	unlock()
 	w.restartDead()
-	for range 6 {
-		w.run(10 * time.Second)
+	for range 120 {
+		w.run(500 * time.Millisecond)
 		if w.one() {
 			return
 		}

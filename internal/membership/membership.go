@@ -118,7 +118,8 @@ type Env struct {
 	// be called for a cluster whose configuration holds this instance already, and must then succeed.
 	Join func(ctx context.Context, m gossip.Member) error
 
-	// HasState tells whether this instance has raft state of any kind: a log entry, a snapshot, a vote or a term.
+	// HasState tells whether this instance has raft state of any kind: a log entry, a snapshot, a vote or a term. What a Bootstrap that
+	// was cut short left behind (a term, but no entry) must be wiped when the store is opened: it is no state of any cluster.
 	HasState func() bool
 
 	// Adopt makes clusterID the only cluster whose raft streams are accepted; empty refuses all. When it returns, no stream of

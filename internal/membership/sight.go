@@ -13,7 +13,8 @@ import (
 type sight struct {
 	clusters []clusterSeen // by id; evidence that a cluster of this name exists
 	founders []Server      // the wanted founders, by id; complete only while problem is empty
-	problem  string        // why nothing can be proposed from this view
+	clash    string        // two candidates of one name or address
+	problem  string        // why nothing can be proposed from this view, a clash included
 }
 
 // clusterSeen is one cluster and the members through which it was seen.
@@ -27,7 +28,8 @@ func look(cfg Config, members []gossip.Member) sight {
 	var s sight
 	s.clusters = clustersOf(cfg, members)
 	candidates := candidatesOf(cfg, members)
-	if s.problem = clash(candidates); s.problem != "" {
+	if s.clash = clash(candidates); s.clash != "" {
+		s.problem = s.clash
 		return s
 	}
 	if len(cfg.Founders) > 0 {

@@ -28,6 +28,7 @@ type world struct {
 	cut   map[[2]*host]bool // one-way
 	delay time.Duration     // upper bound of a message's way
 	loss  int               // per cent
+	lag   time.Duration     // upper bound of what gossip takes to show a new instance
 	ids   int
 
 	configs  map[string][]string // cluster id -> voters' server ids
@@ -84,7 +85,7 @@ var errCrashed = errors.New("process has crashed")
 func newWorld(t *testing.T, seed uint64) *world {
 	return &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), mu: make(chan struct{}, 1), cut: map[[2]*host]bool{},
-		delay: 10 * time.Millisecond, configs: map[string][]string{}, founded: map[string]int{}, worked: map[string]bool{},
+		delay: 10 * time.Millisecond, lag: 300 * time.Millisecond, configs: map[string][]string{}, founded: map[string]int{}, worked: map[string]bool{},
 	}
 }
 
@@ -321,7 +322,7 @@ func (p *proc) members() []gossip.Member {
 		}
 		g, ok := p.seen[q.id]
 		if !ok {
-			g.from = now.Add(time.Duration(w.rng.IntN(300)) * time.Millisecond)
+			g.from = now.Add(time.Duration(w.rng.Int64N(int64(w.lag) + 1)))
 		}
 		g.member, g.until = q.member(), now.Add(3*time.Second+time.Duration(w.rng.IntN(3000))*time.Millisecond)
 		p.seen[q.id] = g

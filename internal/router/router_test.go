@@ -225,25 +225,27 @@ func TestAttemptIsBounded(t *testing.T) {
 }
 
 func TestPauseEndsWhenTheLeaderChanges(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, r *Router) {
-		w.call = func(_ context.Context, to string) (wire.ProposeReply, error) {
-			if to == "n9" {
-				return done(), nil
+	for _, opt := range []Options{{}, {Renewal: true}} {
+		bubble(t, func(t *testing.T, w *world, r *Router) {
+			w.call = func(_ context.Context, to string) (wire.ProposeReply, error) {
+				if to == "n9" {
+					return done(), nil
+				}
+				return status(wire.StatusNoQuorum), nil
 			}
-			return status(wire.StatusNoQuorum), nil
-		}
-		const elected = 2*time.Second + 3*time.Millisecond
-		time.AfterFunc(elected, func() { w.setLeader("n9") })
-		if _, err := w.do(r, time.Minute, Options{}); err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Since(w.start); d != elected {
-			t.Errorf("done at %v, elected at %v", d, elected)
-		}
-		if n := len(w.asked); n > 20 {
-			t.Errorf("%d attempts in two seconds", n)
-		}
-	})
+			const elected = 2*time.Second + 3*time.Millisecond
+			time.AfterFunc(elected, func() { w.setLeader("n9") })
+			if _, err := w.do(r, time.Minute, opt); err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(w.start); d != elected {
+				t.Errorf("done at %v, elected at %v", d, elected)
+			}
+			if n := len(w.asked); n > 20 {
+				t.Errorf("%d attempts in two seconds", n)
+			}
+		})
+	}
 }
 
 // However the members mislead, tries stay apart.

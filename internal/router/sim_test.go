@@ -64,11 +64,10 @@ func (s *sim) chance(percent int) bool { return s.rnd.IntN(100) < percent }
 
 func (s *sim) some(d time.Duration) time.Duration { return time.Duration(s.rnd.Int64N(int64(d))) }
 
-// locked runs f under mu and returns what it says.
-func locked[T any](s *sim, f func() T) T {
+func (s *sim) count(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return f()
+	s.seen[what]++
 }
 
 func (n *simNode) env() Env {
@@ -177,7 +176,7 @@ func (n *simNode) call(ctx context.Context, p Peer, req wire.ProposeRequest) (wi
 	case rep := <-replies:
 		return rep, nil
 	case <-ctx.Done():
-		locked(s, func() any { s.seen["no reply"]++; return nil })
+		s.count("no reply")
 		return wire.ProposeReply{}, &transport.UnknownError{Addr: p.Addr, Err: ctx.Err()}
 	}
 }
@@ -295,6 +294,8 @@ func TestRandomClusters(t *testing.T) {
 				n.router.Wait()
 			}
 			time.Sleep(time.Minute) // for everything that is still under way
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			for k, v := range s.seen {
 				total[k] += v
 			}

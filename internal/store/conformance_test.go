@@ -37,7 +37,8 @@ func TestEmptyStore(t *testing.T) {
 }
 
 func TestLogDeletes(t *testing.T) {
-	const n = 2*deleteChunk + 7
+	const chunk = 8
+	const n = 2*chunk + 7
 	tests := []struct {
 		name        string
 		from, to    uint64 // deleted
@@ -46,7 +47,7 @@ func TestLogDeletes(t *testing.T) {
 		{"nothing beyond the end", n + 1, n + 5, 1, n},
 		{"an empty range", 9, 3, 1, n},
 		{"a short head", 1, 5, 6, n},
-		{"a long head", 0, deleteChunk + 1, deleteChunk + 2, n},
+		{"a long head", 0, chunk + 1, chunk + 2, n},
 		{"a tail", n - 9, n, 1, n - 10},
 		{"a long tail", 5, n, 1, 4},
 		{"all", 1, n, 0, 0},
@@ -57,13 +58,8 @@ func TestLogDeletes(t *testing.T) {
 			t.Run(test.name, func(t *testing.T) {
 				opt := f.opts(t)
 				s := mustOpen(t, opt)
-				var bulk []*raft.Log
-				for i := range uint64(n) {
-					bulk = append(bulk, &raft.Log{Index: i + 1, Term: 3})
-				}
-				if err := s.Logs().StoreLogs(bulk); err != nil {
-					t.Fatal(err)
-				}
+				s.logs.sealed.chunk = chunk
+				mustAppend(t, s, 1, n)
 				if err := s.Logs().DeleteRange(test.from, test.to); err != nil {
 					t.Fatal(err)
 				}
@@ -100,18 +96,13 @@ func TestDeletionRefusesGap(t *testing.T) {
 // TestDeletionDiesAnywhere stops a deletion of head, tail or all after each of its steps: what is left has no gap, and joins the
 // snapshot that raft has finished before it deletes.
 func TestDeletionDiesAnywhere(t *testing.T) {
-	const n = 3 * deleteChunk
+	const chunk, n = 8, 24
 	for _, del := range []deletion{{1, n - 5}, {6, n}, {1, n}} {
 		for done := 0; ; done++ {
 			d := NewDisk()
 			s := mustOpen(t, Options{Disk: d})
-			var bulk []*raft.Log
-			for i := range uint64(n) {
-				bulk = append(bulk, &raft.Log{Index: i + 1, Term: 3})
-			}
-			if err := s.Logs().StoreLogs(bulk); err != nil {
-				t.Fatal(err)
-			}
+			s.logs.sealed.chunk = chunk
+			mustAppend(t, s, 1, n)
 			mustSnapshot(t, s, n-5, "")
 			steps, err := s.logs.sealed.planDeletion(del.from, del.to)
 			if err != nil {
@@ -263,12 +254,12 @@ func TestSnapshotsKeepTheLastFinished(t *testing.T) {
 		snaps := s.Snapshots()
 		mustSnapshot(t, s, 10, "ten")
 		mustSnapshot(t, s, 20, "twenty")
-		open, err := snaps.Create(1, 40, 3, someConfiguration, 1, nil)
+		open, err := snaps.Create(1, 40, 3, someConfiguration, 1, anyTransport)
 		if err != nil {
 			t.Fatal(err)
 		}
 		id := mustSnapshot(t, s, 30, "thirty")
-		cancelled, err := snaps.Create(1, 50, 3, someConfiguration, 1, nil)
+		cancelled, err := snaps.Create(1, 50, 3, someConfiguration, 1, anyTransport)
 		if err != nil {
 			t.Fatal(err)
 		}

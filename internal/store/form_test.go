@@ -122,11 +122,14 @@ func wantLog(t testing.TB, s *Store, from, to uint64) {
 	}
 }
 
+// anyTransport encodes addresses; raft's file snapshots want one.
+var _, anyTransport = raft.NewInmemTransport("a")
+
 var someConfiguration = raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "a"}}}
 
 func mustSnapshot(t testing.TB, s *Store, index uint64, content string) string {
 	t.Helper()
-	sink, err := s.Snapshots().Create(1, index, 3, someConfiguration, 1, nil)
+	sink, err := s.Snapshots().Create(1, index, 3, someConfiguration, 1, anyTransport)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 )
 
@@ -11,7 +10,6 @@ import (
 type latch struct {
 	onFall func(error)
 
-	once  sync.Once
 	cause atomic.Pointer[error]
 	told  chan struct{} // closed when onFall has returned
 }
@@ -22,13 +20,13 @@ func newLatch(onFall func(error)) *latch {
 
 // fall records the first cause and returns the error callers get. It blocks until onFall has returned, whoever ran it.
 func (l *latch) fall(cause error) error {
-	l.once.Do(func() {
-		l.cause.Store(&cause)
+	if l.cause.CompareAndSwap(nil, &cause) {
 		defer close(l.told)
 		if l.onFall != nil {
 			l.onFall(cause)
 		}
-	})
+		return latched(cause)
+	}
 	return l.check()
 }
 
@@ -38,8 +36,10 @@ func (l *latch) check() error {
 		return nil
 	}
 	<-l.told
-	return fmt.Errorf("store has failed: %w", l.why())
+	return latched(l.why())
 }
+
+func latched(cause error) error { return fmt.Errorf("store has failed: %w", cause) }
 
 // why returns the cause without waiting, so that onFall may ask.
 func (l *latch) why() error {

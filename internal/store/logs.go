@@ -15,7 +15,8 @@ const deleteChunk = 8192
 //
 // The log has no gap: first..last are all there. An absent entry within the bounds is therefore damage, not news.
 type sealedLogs struct {
-	base raft.LogStore
+	base  raft.LogStore
+	chunk uint64 // most entries deleted at once
 
 	mu          sync.Mutex
 	first, last uint64 // 0, 0: empty
@@ -30,7 +31,7 @@ func openSealedLogs(base raft.LogStore) (*sealedLogs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read last index: %w", err)
 	}
-	return &sealedLogs{base: base, first: first, last: last}, nil
+	return &sealedLogs{base: base, chunk: deleteChunk, first: first, last: last}, nil
 }
 
 func (l *sealedLogs) bounds() (first, last uint64) {
@@ -115,17 +116,17 @@ func (l *sealedLogs) planDeletion(from, to uint64) ([]deletion, error) {
 	}
 	var steps []deletion
 	if to < last {
-		for ; from <= to; from += deleteChunk {
-			steps = append(steps, deletion{from, min(to, from+deleteChunk-1)})
+		for ; from <= to; from += l.chunk {
+			steps = append(steps, deletion{from, min(to, from+l.chunk-1)})
 		}
 		return steps, nil
 	}
 	for {
-		if to-from < deleteChunk {
+		if to-from < l.chunk {
 			return append(steps, deletion{from, to}), nil
 		}
-		steps = append(steps, deletion{to - deleteChunk + 1, to})
-		to -= deleteChunk
+		steps = append(steps, deletion{to - l.chunk + 1, to})
+		to -= l.chunk
 	}
 }
 
@@ -145,73 +146,41 @@ func (l *sealedLogs) remove(d deletion) error {
 type guardedLogs struct {
 	s      *Store
 	sealed *sealedLogs
-	cache  *raft.LogCache
+	recent recentLogs
 }
 
 var _ raft.MonotonicLogStore = (*guardedLogs)(nil)
-
-func newGuardedLogs(s *Store, sealed *sealedLogs) (*guardedLogs, error) {
-	l := &guardedLogs{s: s, sealed: sealed}
-	cache, err := raft.NewLogCache(cachedEntries, (*uncachedLogs)(l))
-	if err != nil {
-		return nil, fmt.Errorf("make log cache: %w", err)
-	}
-	l.cache = cache
-	return l, nil
-}
 
 // IsMonotonic makes raft empty the log after it has installed a snapshot, instead of leaving a gap in it.
 func (l *guardedLogs) IsMonotonic() bool { return true }
 
 func (l *guardedLogs) FirstIndex() (uint64, error) {
-	if err := l.s.usable(); err != nil {
-		return 0, err
-	}
-	return l.cache.FirstIndex()
+	first, _ := l.sealed.bounds()
+	return first, l.s.usable()
 }
 
 func (l *guardedLogs) LastIndex() (uint64, error) {
-	if err := l.s.usable(); err != nil {
-		return 0, err
-	}
-	return l.cache.LastIndex()
+	_, last := l.sealed.bounds()
+	return last, l.s.usable()
 }
 
 // GetLog returns nil or raft.ErrLogNotFound. Any other outcome ends the calling goroutine: raft panics when it cannot read an
 // entry that it is to apply, and cannot be told apart from its other callers, which lose nothing by ending too.
 func (l *guardedLogs) GetLog(index uint64, out *raft.Log) error {
-	err := l.s.usable()
-	if err == nil {
-		err = l.cache.GetLog(index, out)
-	}
+	err := l.get(index, out)
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 		endRaftGoroutine()
 	}
 	return err
 }
 
-func (l *guardedLogs) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
-
-func (l *guardedLogs) StoreLogs(entries []*raft.Log) error { return l.cache.StoreLogs(entries) }
-
-func (l *guardedLogs) DeleteRange(from, to uint64) error { return l.cache.DeleteRange(from, to) }
-
-// uncachedLogs is guardedLogs as its own cache sees it.
-type uncachedLogs guardedLogs
-
-func (l *uncachedLogs) IsMonotonic() bool { return true }
-
-func (l *uncachedLogs) FirstIndex() (uint64, error) {
-	first, _ := l.sealed.bounds()
-	return first, nil
-}
-
-func (l *uncachedLogs) LastIndex() (uint64, error) {
-	_, last := l.sealed.bounds()
-	return last, nil
-}
-
-func (l *uncachedLogs) GetLog(index uint64, out *raft.Log) error {
+func (l *guardedLogs) get(index uint64, out *raft.Log) error {
+	if err := l.s.usable(); err != nil {
+		return err
+	}
+	if l.sealed.contains(index) && l.recent.get(index, out) {
+		return nil
+	}
 	err := l.sealed.get(index, out)
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
 		return err
@@ -219,17 +188,23 @@ func (l *uncachedLogs) GetLog(index uint64, out *raft.Log) error {
 	return l.s.fail(fmt.Errorf("read log: %w", err))
 }
 
-func (l *uncachedLogs) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+func (l *guardedLogs) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-func (l *uncachedLogs) StoreLogs(entries []*raft.Log) error {
-	return l.s.write("append to log", func() error { return l.sealed.append(entries) })
+func (l *guardedLogs) StoreLogs(entries []*raft.Log) error {
+	err := l.s.write("append to log", func() error { return l.sealed.append(entries) })
+	if err != nil {
+		return err
+	}
+	l.recent.add(entries)
+	return nil
 }
 
-func (l *uncachedLogs) DeleteRange(from, to uint64) error {
+func (l *guardedLogs) DeleteRange(from, to uint64) error {
 	steps, err := l.sealed.planDeletion(from, to)
 	if err != nil {
 		return l.s.fail(err)
 	}
+	l.recent.forget()
 	for _, d := range steps {
 		err := l.s.write("delete from log", func() error { return l.sealed.remove(d) })
 		if err != nil {
@@ -237,4 +212,36 @@ func (l *uncachedLogs) DeleteRange(from, to uint64) error {
 		}
 	}
 	return l.s.usable()
+}
+
+// recentLogs keeps the latest entries as raft handed them over, so that replication does not read and decode each entry once per
+// follower. raft.LogCache does the same, but returns the store's errors as text, and callers need to tell them apart.
+type recentLogs struct {
+	mu   sync.RWMutex
+	ring [cachedEntries]*raft.Log
+}
+
+func (r *recentLogs) get(index uint64, out *raft.Log) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	l := r.ring[index%cachedEntries]
+	if l == nil || l.Index != index {
+		return false
+	}
+	*out = *l
+	return true
+}
+
+func (r *recentLogs) add(entries []*raft.Log) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range entries {
+		r.ring[l.Index%cachedEntries] = l
+	}
+}
+
+func (r *recentLogs) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.ring[:])
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -85,15 +86,17 @@ type Store struct {
 	snaps  *guardedSnapshots
 
 	// writing admits one write at a time to the log, the stable values and the identity, so that a write begun before another
-	// one failed cannot succeed after it. bbolt has one writer anyway.
-	writing sync.Mutex
+	// one failed cannot succeed after it. bbolt has one writer anyway. It holds a token while nobody writes; a channel and not a
+	// mutex, since a wait for a mutex stops the clock of a synctest bubble, and so for ever a simulation whose disk hangs.
+	writing chan struct{}
 
 	idMu     sync.Mutex
 	identity Identity
 
-	closeOnce sync.Once
-	closeErr  error
-	closed    chan struct{}
+	closing  atomic.Bool
+	closed   chan struct{} // closed when Close begins: nothing is accepted any more
+	gone     chan struct{} // closed when Close has ended
+	closeErr error         // valid once gone is closed
 }
 
 // Open opens the store and checks it: the newest snapshot against its checksum, the log's latest entries against theirs, and that
@@ -138,8 +141,11 @@ func newStore(ctx context.Context, opt Options, m *medium) (*Store, error) {
 		medium:   m,
 		logger:   opt.Logger,
 		identity: m.identity,
+		writing:  make(chan struct{}, 1),
 		closed:   make(chan struct{}),
+		gone:     make(chan struct{}),
 	}
+	s.writing <- struct{}{}
 	s.latch = newLatch(func(cause error) {
 		s.logger.Error("storage has failed, this member takes no further part", "error", cause)
 		if opt.OnFail != nil {
@@ -152,9 +158,7 @@ func newStore(ctx context.Context, opt Options, m *medium) (*Store, error) {
 	}
 	s.stable = &guardedStable{s: s, values: m.stable}
 	s.snaps = &guardedSnapshots{s: s, base: m.snapshots}
-	if s.logs, err = newGuardedLogs(s, checked); err != nil {
-		return nil, err
-	}
+	s.logs = &guardedLogs{s: s, sealed: checked}
 	s.dog = startWatchdog(opt.StallAfter, func(stalled bool) {
 		if stalled {
 			s.logger.Warn("a disk write hangs", "longer-than", opt.StallAfter)
@@ -219,14 +223,15 @@ func (s *Store) Failed() error { return s.latch.why() }
 // Close ends the store and returns when its goroutine and its files are gone. It waits for a write in flight; on a Disk a write
 // that hangs is let go. Twice is fine. Call it after raft.Shutdown().Error().
 func (s *Store) Close() error {
-	s.closeOnce.Do(func() {
+	if s.closing.CompareAndSwap(false, true) {
 		close(s.closed)
 		s.medium.release()
-		s.writing.Lock()
-		defer s.writing.Unlock()
+		<-s.writing // for good: nobody writes to a closed medium
 		s.dog.close()
 		s.closeErr = s.medium.close()
-	})
+		close(s.gone)
+	}
+	<-s.gone
 	return s.closeErr
 }
 
@@ -245,8 +250,12 @@ func (s *Store) usable() error {
 
 // write runs one write under the rules of the package: alone, watched, and latched if it fails.
 func (s *Store) write(what string, fn func() error) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	select {
+	case <-s.writing:
+	case <-s.closed:
+		return ErrClosed
+	}
+	defer func() { s.writing <- struct{}{} }()
 	return s.watch(what, 1, fn)
 }
 

@@ -13,7 +13,7 @@ import (
 func fullBatch() []*locktable.Command {
 	var cmds []*locktable.Command
 	for i := range 256 {
-		session, seq := locktable.SessionID(1_780_000_000_000_000+i), uint64(1000+i)
+		session, seq := goldenSession+locktable.SessionID(i), uint64(1000+i)
 		switch i % 3 {
 		case 0:
 			cmds = append(cmds, &locktable.Command{
@@ -74,7 +74,8 @@ func heldLocks(tb testing.TB, n int) *locktable.Table {
 			open := locktable.Command{Op: locktable.OpOpen, Node: "server-1", NodeName: "web-1", TTL: testTTL}
 			session = apply(tb, table, &open, locktable.CodeOK).Session
 		}
-		claim := locktable.Command{Op: locktable.OpClaim, Session: session, Seq: uint64(1 + i%10), Floor: 1, Names: []string{fmt.Sprintf("tenant-%07d/job", i)}}
+		name := fmt.Sprintf("tenant-%07d/job", i)
+		claim := locktable.Command{Op: locktable.OpClaim, Session: session, Seq: uint64(1 + i%10), Floor: 1, Names: []string{name}}
 		apply(tb, table, &claim, locktable.CodeGranted)
 	}
 	return table

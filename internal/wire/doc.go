@@ -13,7 +13,7 @@
 // One value has one encoding: integers are minimal, a field that is present is not zero, nothing is left over. So equal
 // state gives equal bytes, and a test can ask that encoding what was decoded gives back the input.
 //
-// No input can make this package panic, or make it allocate more than a small multiple of the bytes that are really there.
+// No input can make this package panic, or allocate for bytes that a length only claims and that are not there.
 // Decoded values never alias the input: raft and the transport reuse their buffers, and a name that pinned the entry it came
 // in would keep up to 256 KiB alive for one lock.
 package wire

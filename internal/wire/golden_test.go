@@ -16,8 +16,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
 
-// What level 1 wrote must be readable for ever. The files in testdata/level1 are therefore never changed: -update writes only those
-// that are missing. A later level gets a folder of its own beside it, and its tests keep reading this one.
+// What level 1 wrote must be readable for ever. The files in testdata/level1 are therefore never changed: -update writes only
+// those that are missing. A later level gets a folder of its own beside it, and its tests keep reading this one.
 var update = flag.Bool("update", false, "write golden files that do not exist yet")
 
 // golden compares b with the committed file and returns what is committed.
@@ -83,9 +83,12 @@ func goldenBatch() Batch {
 
 func goldenResult() locktable.Result {
 	holder := locktable.Holder{
-		Session: goldenSession, Node: "server-1", NodeName: "web-1", Note: "nightly", Token: goldenToken, Since: goldenWall, Draining: true,
+		Session: goldenSession, Node: "server-1", NodeName: "web-1", Note: "nightly",
+		Token: goldenToken, Since: goldenWall, Draining: true,
 	}
-	waiter := locktable.Waiter{Session: goldenSession, Node: "server-2", NodeName: "web-2", Note: "n", Rev: goldenRev, Since: goldenWall}
+	waiter := locktable.Waiter{
+		Session: goldenSession, Node: "server-2", NodeName: "web-2", Note: "n", Rev: goldenRev, Since: goldenWall,
+	}
 	return locktable.Result{
 		Code: locktable.CodeWaiting, Index: 300, Rev: goldenRev, Token: goldenToken, Session: goldenSession, Renewed: true,
 		Blocker: &holder, Ahead: 2, Waiters: 3,
@@ -94,7 +97,8 @@ func goldenResult() locktable.Result {
 			{Seq: 6, Token: goldenToken, Cause: locktable.LostDrained, Reason: "stuck", Actor: "ops", Rev: goldenRev},
 		},
 		Info: &locktable.Info{
-			Name: "job-x", Holders: []locktable.Holder{holder}, Waiters: []locktable.Waiter{waiter}, Waiting: 1, Index: 300, Rev: goldenRev,
+			Name: "job-x", Holders: []locktable.Holder{holder}, Waiters: []locktable.Waiter{waiter}, Waiting: 1,
+			Index: 300, Rev: goldenRev,
 		},
 		DrainIndex: 299, Detail: "in words",
 	}
@@ -116,10 +120,16 @@ func goldenValues() map[string]any {
 			ServerID: "server-1", Name: "web-1", ClusterID: "cluster-1", LeaderID: "server-2", LeaderAddr: "10.0.0.2:7946",
 			Term: 4, AppliedIndex: 300, LastIndex: 301, Level: 1, Voter: true, Boot: "b00t",
 		},
-		"join request":  JoinRequest{ServerID: "server-1", Name: "web-1", Addr: "10.0.0.1:7946", Zone: "zone-a", Level: 1, Boot: "b00t"},
-		"join reply":    JoinReply{Status: StatusDone, ClusterID: "cluster-1", LeaderID: "server-2", LeaderAddr: "10.0.0.2:7946", Detail: "d"},
+		"join request": JoinRequest{
+			ServerID: "server-1", Name: "web-1", Addr: "10.0.0.1:7946", Zone: "zone-a", Level: 1, Boot: "b00t",
+		},
+		"join reply": JoinReply{
+			Status: StatusDone, ClusterID: "cluster-1", LeaderID: "server-2", LeaderAddr: "10.0.0.2:7946", Detail: "d",
+		},
 		"leave request": LeaveRequest{ServerID: "server-1"},
-		"leave reply":   LeaveReply{Status: StatusNoQuorum, ClusterID: "cluster-1", LeaderID: "server-2", LeaderAddr: "10.0.0.2:7946", Detail: "d"},
+		"leave reply": LeaveReply{
+			Status: StatusNoQuorum, ClusterID: "cluster-1", LeaderID: "server-2", LeaderAddr: "10.0.0.2:7946", Detail: "d",
+		},
 		"grant push": GrantPush{Events: []GrantEvent{
 			{Session: goldenSession, Seq: 7, Token: goldenToken, Kind: PushGranted, Index: 300, Rev: goldenRev},
 			{Session: goldenSession, Seq: 6, Token: goldenToken, Kind: PushDraining, Index: 300, Rev: goldenRev + 1},

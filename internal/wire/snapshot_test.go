@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"math"
 	"reflect"
 	"runtime"
 	"strings"
@@ -234,6 +235,8 @@ func TestSnapshotLayouts(t *testing.T) {
 		"id 0":            {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(0, true); s.end() }},
 		"unknown, early":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(6, false); s.known(1, 5); s.end() }},
 		"count too high":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 4); s.section(5, true, "x"); s.end() }},
+		"record as end":   {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 4); s.section(5, true, "") }},
+		"unknown, alone":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(6, false); s.end() }},
 		"unknown needed":  {ErrLevel, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, true); s.end() }},
 		"unknown skipped": {nil, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, false, "a", "", "b"); s.end() }},
 		"two skipped": {nil, func(s *snapshotScript) {
@@ -300,7 +303,7 @@ func TestSoundLayoutOfAnImpossibleState(t *testing.T) {
 
 // A length claims nothing until its bytes are there.
 func TestHostileLengthsTakeNoMemory(t *testing.T) {
-	const huge = 1 << 62
+	const huge = math.MaxInt
 	for name, script := range map[string]func(*snapshotScript){
 		"header":          func(s *snapshotScript) { s.Uvarint(1); s.Uvarint(1); s.Uvarint(huge) },
 		"records, record": func(s *snapshotScript) { hostileHeader(s, huge); s.Uvarint(3); s.Uvarint(huge); s.Uvarint(huge) },

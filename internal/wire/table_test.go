@@ -26,7 +26,8 @@ func apply(t testing.TB, table *locktable.Table, c *locktable.Command, want lock
 
 func foundedTable(t testing.TB) *locktable.Table {
 	table := locktable.New()
-	apply(t, table, &locktable.Command{Op: locktable.OpFound, ClusterID: "cluster-1", Rev: 1_780_000_000_000_000, TTL: time.Minute}, locktable.CodeOK)
+	found := locktable.Command{Op: locktable.OpFound, ClusterID: "cluster-1", Rev: 1_780_000_000_000_000, TTL: time.Minute}
+	apply(t, table, &found, locktable.CodeOK)
 	return table
 }
 
@@ -76,7 +77,8 @@ func (g *commandSource) next() locktable.Command {
 	case 1:
 		return locktable.Command{Op: locktable.OpCancel, Session: session, Seq: 1 + g.rng.Uint64N(g.seq)}
 	case 2, 3:
-		return locktable.Command{Op: locktable.OpForce, Names: []string{name}, Token: token, Now: g.rng.IntN(2) == 0, Actor: "ops", Note: "stuck"}
+		now := g.rng.IntN(2) == 0
+		return locktable.Command{Op: locktable.OpForce, Names: []string{name}, Token: token, Now: now, Actor: "ops", Note: "stuck"}
 	case 4:
 		return locktable.Command{Op: locktable.OpClaim, Session: session, Seq: g.seq, Names: []string{name, "other"}}
 	case 5:

@@ -20,7 +20,9 @@ type valueKind struct {
 	decode    func(b []byte) (any, error)
 }
 
-func kindOf[T any](name string, versioned bool, random func(*rand.Rand) T, app func([]byte, *T) []byte, dec func([]byte) (T, error)) valueKind {
+func kindOf[T any](
+	name string, versioned bool, random func(*rand.Rand) T, app func([]byte, *T) []byte, dec func([]byte) (T, error),
+) valueKind {
 	return valueKind{
 		name:      name,
 		versioned: versioned,

@@ -1,0 +1,448 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// countFSM counts commands, and nothing else.
+type countFSM struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (f *countFSM) Apply(*raft.Log) any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	return f.n
+}
+
+func (f *countFSM) Snapshot() (raft.FSMSnapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return countSnapshot(f.n), nil
+}
+
+func (f *countFSM) Restore(r io.ReadCloser) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := fmt.Fscan(r, &f.n)
+	return err
+}
+
+func (f *countFSM) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
+type countSnapshot int
+
+func (c countSnapshot) Persist(sink raft.SnapshotSink) error {
+	if _, err := fmt.Fprintf(sink, "%d\n", int(c)); err != nil {
+		return err
+	}
+	return sink.Close()
+}
+
+func (countSnapshot) Release() {}
+
+// member is one real raft node on a Disk.
+type member struct {
+	t      *testing.T
+	id     raft.ServerID
+	disk   *Disk
+	store  *Store
+	fsm    *countFSM
+	raft   *raft.Raft
+	trans  *raft.InmemTransport
+	failed chan error // the latch's cause; then cut is called, as the node would cut its streams
+	cut    func()
+}
+
+func raftConfig(id raft.ServerID) *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = id
+	c.Logger = hclog.NewNullLogger()
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 500*time.Millisecond, 500*time.Millisecond, 250*time.Millisecond
+	c.SnapshotInterval, c.SnapshotThreshold, c.TrailingLogs = time.Hour, 1<<40, 10
+	return c
+}
+
+func (m *member) start() error {
+	m.failed = make(chan error, 1)
+	m.store = mustOpen(m.t, Options{Disk: m.disk, OnFail: func(err error) {
+		m.failed <- err
+		m.cut()
+	}})
+	m.fsm = &countFSM{}
+	return m.store.Guard(func() (err error) {
+		m.raft, err = raft.NewRaft(raftConfig(m.id), m.fsm, m.store.Logs(), m.store.Stable(), m.store.Snapshots(), m.trans)
+		return err
+	})
+}
+
+func (m *member) stop() {
+	if m.raft != nil {
+		if err := m.raft.Shutdown().Error(); err != nil {
+			m.t.Errorf("%s: shutdown: %v", m.id, err)
+		}
+	}
+	mustClose(m.t, m.store)
+}
+
+// group is n members in one bubble.
+func startGroup(t *testing.T, n int) []*member {
+	t.Helper()
+	var group []*member
+	var configuration raft.Configuration
+	for i := range n {
+		id := raft.ServerID(fmt.Sprint("n", i))
+		_, trans := raft.NewInmemTransport(raft.ServerAddress(id))
+		m := &member{t: t, id: id, disk: NewDisk(), trans: trans}
+		group = append(group, m)
+		configuration.Servers = append(configuration.Servers, raft.Server{ID: id, Address: raft.ServerAddress(id)})
+	}
+	for _, m := range group {
+		m.cut = func() {
+			for _, other := range group {
+				m.trans.Disconnect(other.trans.LocalAddr())
+				other.trans.Disconnect(m.trans.LocalAddr())
+			}
+		}
+		for _, other := range group {
+			m.trans.Connect(other.trans.LocalAddr(), other.trans)
+		}
+	}
+	for _, m := range group {
+		if err := m.start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.raft.BootstrapCluster(configuration).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return group
+}
+
+// leader waits for a leader among the members whose store is whole.
+func leader(t *testing.T, group []*member) *member {
+	t.Helper()
+	for range 1000 {
+		for _, m := range group {
+			if m.store.Failed() == nil && m.raft.State() == raft.Leader && m.raft.VerifyLeader().Error() == nil {
+				return m
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("no leader")
+	return nil
+}
+
+func (m *member) apply(n int) error {
+	for range n {
+		if err := m.raft.Apply([]byte("x"), time.Second).Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mustApply(t *testing.T, m *member, n int) {
+	t.Helper()
+	if err := m.apply(n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantFailed(t *testing.T, m *member) {
+	t.Helper()
+	select {
+	case err := <-m.failed:
+		t.Logf("%s failed as planned: %v", m.id, err)
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: the fault did not bite", m.id)
+	}
+}
+
+// TestRaftSurvivesItsDisk fails the disk of one voter, in each role and on each of raft's calls that meet the disk. The process
+// must not panic, the others must go on, and every member must stop cleanly.
+func TestRaftSurvivesItsDisk(t *testing.T) {
+	tests := []struct {
+		name   string
+		voters int
+		fail   func(t *testing.T, group []*member, l, f *member) *member // returns the failed one
+	}{
+		{"leader appends", 3, func(t *testing.T, _ []*member, l, _ *member) *member {
+			l.disk.FailWrites(errDisk)
+			if err := l.apply(1); err == nil {
+				t.Error("an entry that could not be written was acknowledged")
+			}
+			return l
+		}},
+		{"follower appends", 3, func(t *testing.T, _ []*member, l, f *member) *member {
+			f.disk.FailWrites(errDisk)
+			mustApply(t, l, 1)
+			return f
+		}},
+		{"follower saves the term of an election", 3, func(t *testing.T, _ []*member, l, f *member) *member {
+			f.disk.FailWrites(errDisk)
+			l.cut() // somebody stands for election now
+			return f
+		}},
+		{"lone leader appends", 1, func(t *testing.T, _ []*member, l, _ *member) *member {
+			l.disk.FailWrites(errDisk)
+			if err := l.apply(1); err == nil {
+				t.Error("an entry that could not be written was acknowledged")
+			}
+			return l
+		}},
+		{"leader takes a snapshot", 3, func(t *testing.T, _ []*member, l, _ *member) *member {
+			l.disk.FailWrites(errDisk)
+			if err := l.raft.Snapshot().Error(); err == nil {
+				t.Error("a snapshot was taken")
+			}
+			return l
+		}},
+		{"leader compacts", 1, func(t *testing.T, _ []*member, l, _ *member) *member {
+			// the snapshot's own writes pass: create, content, finish
+			compacting := 0
+			l.store.logs.sealed.base = hookedLogs{LogStore: l.store.medium.logs, onDelete: func() error { compacting++; return errDisk }}
+			if err := l.raft.Snapshot().Error(); err == nil || compacting != 1 {
+				t.Errorf("compacted %d times, %v", compacting, err)
+			}
+			return l
+		}},
+		{"follower reads damage that it is to apply", 3, func(t *testing.T, _ []*member, l, f *member) *member {
+			// Entries are applied from the log, once the leader says that they are committed. Each one rots as it is written.
+			f.store.logs.sealed.base = hookedLogs{LogStore: f.store.medium.logs, onStored: func(l *raft.Log) {
+				f.disk.Corrupt(l.Index)
+				f.store.logs.recent.forget()
+			}}
+			f.store.logs.recent.forget()
+			go func() { // the cache is filled after the write; keep it empty
+				for f.store.Failed() == nil {
+					f.store.logs.recent.forget()
+					time.Sleep(time.Millisecond)
+				}
+			}()
+			mustApply(t, l, 3)
+			return f
+		}},
+		{"leader reads damage that it is to send", 3, func(t *testing.T, group []*member, l, f *member) *member {
+			f.cut()
+			mustApply(t, l, 20)
+			last := mustLast(t, l.store)
+			l.store.logs.recent.forget()
+			for i := last - 15; i <= last; i++ {
+				l.disk.Corrupt(i)
+			}
+			for _, m := range group {
+				m.trans.Connect(f.trans.LocalAddr(), f.trans)
+				f.trans.Connect(m.trans.LocalAddr(), m.trans)
+			}
+			return l
+		}},
+		{"follower installs a snapshot", 3, func(t *testing.T, group []*member, l, f *member) *member {
+			f.cut()
+			mustApply(t, l, 30)
+			if err := l.raft.Snapshot().Error(); err != nil {
+				t.Fatal(err)
+			}
+			f.disk.FailWrites(errDisk)
+			for _, m := range group {
+				m.trans.Connect(f.trans.LocalAddr(), f.trans)
+				f.trans.Connect(m.trans.LocalAddr(), m.trans)
+			}
+			return f
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				group := startGroup(t, test.voters)
+				l := leader(t, group)
+				mustApply(t, l, 30)
+				f := group[0]
+				if f == l && test.voters > 1 {
+					f = group[1]
+				}
+				failed := test.fail(t, group, l, f)
+				wantFailed(t, failed)
+				time.Sleep(10 * time.Second) // failed elections and retries of the failed member, were there any
+				if len(group) > 1 && failed != l && test.name == "follower saves the term of an election" {
+					for _, m := range group {
+						if m != failed && m != l {
+							m.trans.Connect(l.trans.LocalAddr(), l.trans)
+							l.trans.Connect(m.trans.LocalAddr(), m.trans)
+						}
+					}
+				}
+				if len(group) > 1 {
+					mustApply(t, leader(t, group), 5)
+				}
+				if failed.raft.State() == raft.Leader && failed.raft.VerifyLeader().Error() == nil {
+					t.Error("the failed member still leads")
+				}
+				for _, m := range group {
+					m.stop()
+				}
+			})
+		})
+	}
+}
+
+// hookedLogs plants faults in between.
+type hookedLogs struct {
+	raft.LogStore
+	onDelete func() error
+	onStored func(*raft.Log)
+}
+
+func (h hookedLogs) StoreLogs(list []*raft.Log) error {
+	err := h.LogStore.StoreLogs(list)
+	if err == nil && h.onStored != nil {
+		for _, l := range list {
+			h.onStored(l)
+		}
+	}
+	return err
+}
+
+func (h hookedLogs) DeleteRange(from, to uint64) error {
+	if h.onDelete != nil {
+		return h.onDelete()
+	}
+	return h.LogStore.DeleteRange(from, to)
+}
+
+// TestNewRaftOnFailingDisk: what would panic or end the caller's goroutine comes back from Guard as an error.
+func TestNewRaftOnFailingDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, trans := raft.NewInmemTransport("n")
+		m := &member{t: t, id: "n", disk: NewDisk(), trans: trans, cut: func() {}}
+		m.disk.FailWrites(errDisk)
+		if err := m.start(); !errors.Is(err, errDisk) {
+			t.Errorf("NewRaft on a failing disk: %v", err)
+		}
+		wantFailed(t, m)
+		m.stop()
+		m.disk.FailWrites(nil)
+
+		if err := m.start(); err != nil {
+			t.Fatal(err)
+		}
+		m.disk.FailWrites(errDisk)
+		err := m.store.Guard(func() error {
+			return raft.BootstrapCluster(raftConfig("n"), m.store.Logs(), m.store.Stable(), m.store.Snapshots(), m.trans,
+				raft.Configuration{Servers: []raft.Server{{ID: "n", Address: "n"}}})
+		})
+		if !errors.Is(err, errDisk) {
+			t.Errorf("BootstrapCluster on a failing disk: %v", err)
+		}
+		m.stop()
+	})
+}
+
+func TestGuardReturnsPanics(t *testing.T) {
+	s := mustOpen(t, Options{})
+	if err := s.Guard(func() error { panic("boo") }); err == nil {
+		t.Error("no error")
+	}
+	if err := s.Guard(func() error { return errDisk }); err != errDisk {
+		t.Error(err)
+	}
+}
+
+// TestCrashOfMembers crashes all members of a group at once, with their raft instances running on, and starts them again on their
+// disks: everything acknowledged is there, and the crashed instances can be shut down.
+func TestCrashOfMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := startGroup(t, 3)
+		acknowledged := 0
+		for round := range 3 {
+			l := leader(t, group)
+			mustApply(t, l, 20)
+			acknowledged += 20
+			if round == 1 {
+				if err := l.raft.Snapshot().Error(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, m := range group {
+				m.disk.Crash()
+			}
+			time.Sleep(3 * time.Second) // elections of the dead
+			for _, m := range group {
+				if m.store.Failed() != nil {
+					t.Errorf("a crash felled the latch: %v", m.store.Failed())
+				}
+				m.stop()
+				_, m.trans = raft.NewInmemTransport(raft.ServerAddress(m.id))
+			}
+			for _, m := range group {
+				for _, other := range group {
+					m.trans.Connect(other.trans.LocalAddr(), other.trans)
+				}
+				if err := m.start(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l = leader(t, group)
+			if err := l.raft.Barrier(0).Error(); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.fsm.count(); got != acknowledged {
+				t.Fatalf("%d commands after the crash, %d were acknowledged", got, acknowledged)
+			}
+		}
+		for _, m := range group {
+			m.stop()
+		}
+	})
+}
+
+// TestLogStaysGapless lets a member fall behind a snapshot: raft empties its log instead of leaving a gap.
+func TestLogStaysGapless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := startGroup(t, 3)
+		l := leader(t, group)
+		mustApply(t, l, 5)
+		f := group[0]
+		if f == l {
+			f = group[1]
+		}
+		f.cut()
+		mustApply(t, l, 50)
+		if err := l.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range group {
+			m.trans.Connect(f.trans.LocalAddr(), f.trans)
+			f.trans.Connect(m.trans.LocalAddr(), m.trans)
+		}
+		time.Sleep(10 * time.Second)
+		mustApply(t, leader(t, group), 5)
+		time.Sleep(time.Second)
+		if got := f.fsm.count(); got != 60 {
+			t.Errorf("the member that fell behind has %d commands", got)
+		}
+		first, last := f.store.logs.sealed.bounds()
+		if list, err := f.store.Snapshots().List(); err != nil || len(list) == 0 || first != list[0].Index+1 || last < first {
+			t.Errorf("log %d to %d beside snapshots %v, %v", first, last, list, err)
+		}
+		for _, m := range group {
+			m.stop()
+		}
+	})
+}

@@ -1,0 +1,3 @@
+package transport
+
+var tcpLabs []lab // no sockets here
