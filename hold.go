@@ -60,12 +60,16 @@ func (h *Hold) errLocked(now clock.Reading) error {
 	if h.err != nil {
 		return h.err
 	}
-	if h.frozen != nil && h.frozen.state(now) == leaseLost {
+	if h.frozen != nil {
+		// An answer of the cluster cures the session's doubt, not that of a copy that is never extended.
+		state = h.frozen.state(now)
+	}
+	switch state {
+	case leaseLost:
 		h.forgetLocked()
 		h.loseLocked(h.drain)
 		return h.err
-	}
-	if state == leaseUnsure {
+	case leaseUnsure:
 		return ErrUnsure
 	}
 	return nil
@@ -206,8 +210,8 @@ func (h *Hold) calmLocked() {
 	}
 }
 
-func (h *Hold) tickLocked(now clock.Reading, state leaseState) {
-	if h.errLocked(now) == nil && state == leaseJeopardy {
+func (h *Hold) tickLocked(now clock.Reading) {
+	if h.errLocked(now); h.err == nil && h.session().lease.failing(now) {
 		h.warnLocked()
 	}
 }

@@ -51,10 +51,10 @@ type Node struct {
 	opening chan struct{} // one slot: who holds it may open the node's own session
 	own     *Session      // guarded by opening
 
-	identity sync.Mutex // serializes writes of the identity
+	identity sync.Mutex             // serializes writes of the identity
 	cluster  atomic.Pointer[string] // the cluster the node belongs to
 	adopted  atomic.Pointer[string] // the one whose raft streams it accepts
-	member   chan struct{} // closed when the node belongs to a cluster
+	member   chan struct{}          // closed when the node belongs to a cluster
 	joined   sync.Once
 
 	// life ends when Close stops the background; until then sessions, calls and callbacks go on.

@@ -76,4 +76,3 @@ func (p *progress) of(self string, config []membership.Server) map[string]member
 	}
 	return known
 }
-

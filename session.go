@@ -233,7 +233,7 @@ func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clo
 
 // calmLocked gives every hold that was in jeopardy a fresh channel if the lease recovered.
 func (s *Session) calmLocked() {
-	if s.lease.state(s.node.clock.Now()) != leaseHeld {
+	if s.lease.failing(s.node.clock.Now()) {
 		return
 	}
 	for _, c := range s.claims {
@@ -256,7 +256,7 @@ func (s *Session) tick(now clock.Reading) {
 	}
 	for _, c := range s.claims {
 		if c.hold != nil {
-			c.hold.tickLocked(now, state)
+			c.hold.tickLocked(now)
 		}
 	}
 	if s.renewing {

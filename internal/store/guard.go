@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"runtime"
+	"strings"
 )
 
 // endRaftGoroutine is called on the paths where raft answers an error with a panic, which the host process could not recover. The
@@ -13,6 +14,25 @@ import (
 // (not our goroutine).
 func endRaftGoroutine() {
 	runtime.Goexit()
+}
+
+// replicating says whether the caller is one of raft's goroutines that send entries to followers. They take an error from GetLog
+// calmly, and must not be ended: a decoder that only they can stop would be left behind, and raft's shutdown would wait for it.
+//
+// Looking at the stack is crude, but raft gives its main loop no other mark, and it is done only once a store has failed. Should
+// raft rename the function, entries are still never panicked over; the tests would find that Shutdown hangs.
+func replicating() bool {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, "/raft.(*Raft).replicate") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
 }
 
 // Guard runs fn, which calls into raft, on a goroutine of its own and returns its error. If a failing store ends that goroutine

@@ -164,11 +164,11 @@ func (l *guardedLogs) LastIndex() (uint64, error) {
 	return last, l.s.usable()
 }
 
-// GetLog returns nil or raft.ErrLogNotFound. Any other outcome ends the calling goroutine: raft panics when it cannot read an
-// entry that it is to apply, and cannot be told apart from its other callers, which lose nothing by ending too.
+// GetLog returns an error other than raft.ErrLogNotFound to raft's replication only. Any other caller's goroutine ends: raft
+// panics when it cannot read an entry that it is to apply.
 func (l *guardedLogs) GetLog(index uint64, out *raft.Log) error {
 	err := l.get(index, out)
-	if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && !replicating() {
 		endRaftGoroutine()
 	}
 	return err

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock"
+)
+
+// The header and fields of an append.
+const (
+	tokenHeader   = "Fencing-Token"
+	fieldInstance = "instance"
+	fieldSeq      = "seq"
+)
+
+// entry is a write that the ledger has accepted.
+type entry struct {
+	Index    int              `json:"index"` // place in the ledger, from 1
+	Token    quorumlock.Token `json:"token"`
+	Instance string           `json:"instance"`
+	Seq      int              `json:"seq"` // place in the leader's term, from 1
+}
+
+// refusal is a write that came too late.
+type refusal struct {
+	Token    quorumlock.Token `json:"token"`
+	Highest  quorumlock.Token `json:"highest"` // the token accepted before, which is why
+	Instance string           `json:"instance"`
+	Seq      int              `json:"seq"`
+}
+
+// errOutOfOrder is a write that does not fit what the ledger has: the writer and the ledger disagree about what was accepted.
+var errOutOfOrder = errors.New("write out of order")
+
+// ledger is a fenced resource: it refuses a write whose token is lower than one it has accepted. It lives in memory, which is why
+// an in-memory guard is enough; a ledger in a database must judge and write in one transaction there.
+type ledger struct {
+	guard quorumlock.Guard
+
+	mu      sync.Mutex
+	entries []entry
+	refused []refusal
+	changed chan struct{} // closed, and replaced, at each change
+}
+
+func newLedger() *ledger { return &ledger{changed: make(chan struct{})} }
+
+// append adds a write, or refuses it with a *StaleTokenError.
+func (l *ledger) append(t quorumlock.Token, instance string, seq int) (int, error) {
+	var index int
+	err := l.guard.Do("ledger", t, func() error {
+		var err error
+		index, err = l.add(entry{Token: t, Instance: instance, Seq: seq})
+		return err
+	})
+	var stale *quorumlock.StaleTokenError
+	if errors.As(err, &stale) {
+		l.refuse(refusal{Token: t, Highest: stale.Highest, Instance: instance, Seq: seq})
+	}
+	return index, err
+}
+
+// add checks what a correct leader cannot get wrong: its term's writes follow each other, and nobody else has its token.
+func (l *ledger) add(e entry) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	want, owner := 1, e.Instance
+	if n := len(l.entries); n > 0 && l.entries[n-1].Token == e.Token {
+		want, owner = l.entries[n-1].Seq+1, l.entries[n-1].Instance
+	}
+	if e.Seq != want || e.Instance != owner {
+		return 0, fmt.Errorf("%w: %s sent %d under token %v, expected %d of %s", errOutOfOrder, e.Instance, e.Seq, e.Token, want, owner)
+	}
+	e.Index = len(l.entries) + 1
+	l.entries = append(l.entries, e)
+	l.raise()
+	return e.Index, nil
+}
+
+func (l *ledger) refuse(r refusal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = append(l.refused, r)
+	l.raise()
+}
+
+func (l *ledger) raise() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// ledgerView is the ledger at one moment. Entries and refusals are never changed once they are there, so the view shares them.
+type ledgerView struct {
+	entries []entry
+	refused []refusal
+	changed <-chan struct{} // closed when it is out of date
+}
+
+func (l *ledger) view() ledgerView {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return ledgerView{entries: l.entries, refused: l.refused, changed: l.changed}
+}
+
+// await waits until done says so of the ledger. When ctx ends first the error is its cause.
+func (l *ledger) await(ctx context.Context, done func(ledgerView) bool) error {
+	for {
+		v := l.view()
+		if done(v) {
+			return nil
+		}
+		select {
+		case <-v.changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// last is the newest entry, zero if there is none.
+func (v ledgerView) last() entry {
+	if len(v.entries) == 0 {
+		return entry{}
+	}
+	return v.entries[len(v.entries)-1]
+}
+
+// term is the writes of one leader under one token.
+type term struct {
+	Token    quorumlock.Token `json:"token"`
+	Instance string           `json:"instance"`
+	Accepted int              `json:"accepted"`
+}
+
+// terms lists the terms of leadership in the order in which they wrote.
+func (v ledgerView) terms() []term {
+	list := []term{}
+	for _, e := range v.entries {
+		if n := len(list); n == 0 || list[n-1].Token != e.Token {
+			list = append(list, term{Token: e.Token, Instance: e.Instance})
+		}
+		list[len(list)-1].Accepted++
+	}
+	return list
+}
+
+// accepted is how many writes were accepted under a token.
+func (v ledgerView) accepted(t quorumlock.Token) int {
+	n := 0
+	for _, e := range v.entries {
+		if e.Token == t {
+			n++
+		}
+	}
+	return n
+}
+
+// refusals is how many writes under a token were refused.
+func (v ledgerView) refusals(t quorumlock.Token) int {
+	n := 0
+	for _, r := range v.refused {
+		if r.Token == t {
+			n++
+		}
+	}
+	return n
+}
+
+// ServeHTTP answers POST /append, and GET / with what the ledger has.
+func (l *ledger) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == "/append" && r.Method == http.MethodPost:
+		l.serveAppend(rw, r)
+	case r.URL.Path == "/" && r.Method == http.MethodGet:
+		v := l.view()
+		refused := append([]refusal{}, v.refused...)
+		writeJSON(rw, http.StatusOK, map[string]any{"terms": v.terms(), "refused": refused})
+	default:
+		http.NotFound(rw, r)
+	}
+}
+
+func (l *ledger) serveAppend(rw http.ResponseWriter, r *http.Request) {
+	t, err := quorumlock.ParseToken(r.Header.Get(tokenHeader))
+	if err != nil {
+		http.Error(rw, tokenHeader+": "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.Body = http.MaxBytesReader(rw, r.Body, 4<<10)
+	instance, seq := r.PostFormValue(fieldInstance), r.PostFormValue(fieldSeq)
+	n, err := strconv.Atoi(seq)
+	if err != nil || instance == "" {
+		http.Error(rw, fmt.Sprintf("%s %q, %s %q: a name and a number are needed", fieldInstance, instance, fieldSeq, seq), http.StatusBadRequest)
+		return
+	}
+	index, err := l.append(t, instance, n)
+	var stale *quorumlock.StaleTokenError
+	switch {
+	case errors.As(err, &stale):
+		writeJSON(rw, http.StatusPreconditionFailed, map[string]any{"highest": stale.Highest})
+	case err != nil:
+		http.Error(rw, err.Error(), http.StatusConflict)
+	default:
+		writeJSON(rw, http.StatusOK, map[string]any{"index": index})
+	}
+}
+
+// appendLimit is how long one write may take.
+const appendLimit = 2 * time.Second
+
+// ledgerClient writes to a ledger by HTTP.
+type ledgerClient struct {
+	url      string
+	instance string
+	http     *http.Client
+}
+
+func newLedgerClient(url, instance string) *ledgerClient {
+	return &ledgerClient{url: strings.TrimSuffix(url, "/"), instance: instance, http: &http.Client{Timeout: appendLimit}}
+}
+
+// append writes the seq-th entry of the term with token t. A *StaleTokenError says that the ledger has accepted a higher one. It does not
+// retry: after any other error nobody knows whether the write took place, and a new term begins a new count.
+func (c *ledgerClient) append(ctx context.Context, t quorumlock.Token, seq int) error {
+	form := fieldInstance + "=" + c.instance + "&" + fieldSeq + "=" + strconv.Itoa(seq)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/append", strings.NewReader(form))
+	if err != nil {
+		return fmt.Errorf("append: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set(tokenHeader, t.String())
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("append: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	if err != nil {
+		return fmt.Errorf("append: read answer: %w", err)
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusPreconditionFailed:
+		return staleToken(t, body)
+	}
+	return fmt.Errorf("append: %s: %s", resp.Status, strings.TrimSpace(string(body)))
+}
+
+func staleToken(t quorumlock.Token, body []byte) error {
+	var answer struct{ Highest quorumlock.Token }
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("append: refused, with an answer that cannot be read: %w", err)
+	}
+	return &quorumlock.StaleTokenError{Resource: "ledger", Token: t, Highest: answer.Highest}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"os"
+
+	"github.com/quorumlock/quorumlock"
+)
+
+// lockName is the job that one instance at a time does.
+const lockName = "leader"
+
+// instanceOptions is what one instance of the service is started with.
+type instanceOptions struct {
+	name       string        // shown to people
+	addr       string        // of the node; the lock cluster's members talk to each other here
+	join       []string      // addresses of the nodes of all instances, this one's among them
+	expect     int           // how many instances there are, 3 or 5
+	dir        string        // data directory
+	ttl        time.Duration // session TTL
+	web        string        // address of the HTTP service
+	ledger     string        // base URL of the ledger
+	plaintext  bool          // serve addresses beyond loopback without TLS
+	withParent bool          // stop when stdin is closed
+}
+
+func (o instanceOptions) config(log *slog.Logger) quorumlock.Config {
+	return quorumlock.Config{
+		Cluster:        "leader-example",
+		Name:           o.name,
+		Dir:            o.dir,
+		Addr:           o.addr,
+		Join:           o.join,
+		Expect:         o.expect,
+		Voters:         o.expect,
+		SessionTTL:     o.ttl,
+		AllowPlaintext: o.plaintext,
+		Logger:         quorumlock.SlogLogger(log),
+	}
+}
+
+// instance is one copy of the service: an HTTP server, a node of the lock cluster, and a job that only the leader does.
+type instance struct {
+	name    string
+	node    *quorumlock.Node
+	ledger  *ledgerClient
+	log     *slog.Logger
+	results results
+}
+
+// runInstance is the life of one instance. It returns nil after a stop that was asked for by SIGTERM, SIGINT or the end of ctx.
+//
+// The order of the end is that of the defers, read upwards: the campaign has returned, so no work is under way and the lock is released;
+// then the HTTP server answers what it has begun; then the node goes.
+func runInstance(ctx context.Context, o instanceOptions, log *slog.Logger) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	node, err := quorumlock.Open(ctx, o.config(log))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeNode(node, log)) }()
+	s := &instance{name: o.name, node: node, ledger: newLedgerClient(o.ledger, o.name), log: log}
+	web, err := s.startWeb(o.web)
+	if err != nil {
+		return err
+	}
+	defer web.stop()
+	log.Info("serving", "url", web.url, "node", node.Addr())
+
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	go func() {
+		<-node.Done()
+		fail(node.Err())
+	}()
+	if err := node.Ready(ctx); err != nil {
+		return whyEnded(ctx, err)
+	}
+	web.ready.Store(true)
+	s.campaign(ctx, quorumlock.Note(web.url))
+	return whyEnded(ctx, nil)
+}
+
+// campaign does the job whenever this instance is the leader, until ctx ends.
+//
+// Do waits in the queue for the lock, works under it, and releases it. Leadership that ends in any way but a stop is not an error of the
+// service: the instance goes to the end of the queue and tries again.
+func (s *instance) campaign(ctx context.Context, opts ...quorumlock.LockOption) {
+	leader := quorumlock.NewMutex(s.node, lockName, opts...)
+	for ctx.Err() == nil {
+		err := leader.Do(ctx, s.lead)
+		if ctx.Err() != nil {
+			if err != nil && !errors.Is(err, context.Canceled) {
+				s.log.Warn("leadership not given back in order", "error", err)
+			}
+			return
+		}
+		s.log.Warn("leadership ended", "error", err)
+		sleep(ctx, campaignPause)
+	}
+}
+
+// campaignPause keeps an error that comes at once, such as a ledger that cannot be reached, from becoming a busy loop.
+const campaignPause = 100 * time.Millisecond
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// closeNode stops the node. When the last instances of a deployment stop together, the very last ones find no quorum to say good-bye to. That
+// is no failure: what they held, the TTL frees.
+func closeNode(node *quorumlock.Node, log *slog.Logger) error {
+	err := node.Close()
+	var unanswered *quorumlock.WaitError
+	if errors.As(err, &unanswered) {
+		log.Info("stopped without an answer of the cluster", "error", err)
+		return nil
+	}
+	return err
+}
+
+// whyEnded is nil after a stop that was asked for, and otherwise why the instance cannot go on.
+func whyEnded(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, quorumlock.ErrFailed) {
+		return fmt.Errorf("run instance: %w", cause)
+	}
+	return nil
+}
