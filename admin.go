@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
-	"github.com/quorumlock/quorumlock/internal/router"
 	"github.com/quorumlock/quorumlock/watch"
 )
 
@@ -41,7 +40,7 @@ func (n *Node) Inspect(ctx context.Context, name string) (LockInfo, error) {
 	if err := locktable.CheckName(name); err != nil {
 		return LockInfo{}, fieldError(err, name)
 	}
-	res, err := n.do(ctx, op, name, &locktable.Command{Op: locktable.OpInspect, Names: []string{name}}, router.Options{})
+	res, err := n.ask(ctx, op, name, &locktable.Command{Op: locktable.OpInspect, Names: []string{name}})
 	if err != nil {
 		return LockInfo{}, err
 	}
@@ -89,7 +88,7 @@ func (n *Node) ForceRelease(ctx context.Context, name string, t Token, opt Force
 	cmd := &locktable.Command{
 		Op: locktable.OpForce, Names: []string{name}, Token: locktable.Token(t), Now: opt.Now, Note: opt.Reason, Actor: opt.Actor,
 	}
-	res, err := n.do(ctx, op, name, cmd, router.Options{})
+	res, err := n.ask(ctx, op, name, cmd)
 	if err != nil {
 		return err
 	}

@@ -136,10 +136,10 @@ func (s *Session) persist(op, name string, cmd *locktable.Command) (locktable.Re
 
 const persistPause = 200 * time.Millisecond
 
-// during is a context that ends with ctx or with the session.
+// during is a context that ends with ctx or when the session takes no claims any more.
 func (s *Session) during(ctx context.Context) (context.Context, func()) {
 	both, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.life, cancel)
+	stop := context.AfterFunc(s.taking, cancel)
 	return both, func() { stop(); cancel() }
 }
 

@@ -281,12 +281,12 @@ func refusal(op, name string, r *locktable.Result) error {
 		return e
 	case locktable.CodeCancelled, locktable.CodeBelowFloor, locktable.CodeNotHeld:
 		return &LostError{Name: name, Cause: CauseExpired, Reason: "the cluster does not know the hold"}
+	case locktable.CodeDraining:
+		return &LostError{Name: name, Token: Token(r.Token), Cause: CauseForced, Reason: "the grant is being released by force"}
 	case locktable.CodeOverloaded:
 		return &WaitError{Op: op, Name: name, Waiting: r.Detail, Err: ErrOverloaded}
 	case locktable.CodeMalformed:
 		return &WaitError{Op: op, Name: name, Err: &FieldError{Field: "command", Problem: r.Detail}}
-	case locktable.CodeNotFounded:
-		return &WaitError{Op: op, Name: name, Waiting: "the cluster is being founded", Err: ErrNoQuorum}
 	}
 	return &WaitError{Op: op, Name: name, Err: fmt.Errorf("unexpected answer %d %s", r.Code, r.Detail)}
 }

@@ -240,16 +240,8 @@ func (n *Node) Ready(ctx context.Context) error {
 	case <-ctx.Done():
 		return &WaitError{Op: op, Waiting: n.founding.Status(), Err: joined(ended(ctx), true)}
 	}
-	for {
-		res, err := n.do(ctx, op, "", &locktable.Command{Op: locktable.OpBarrier}, router.Options{})
-		if err != nil {
-			return err
-		}
-		if res.Code == locktable.CodeOK {
-			return nil
-		}
-		pause(ctx, pace) // the first leader is about to found
-	}
+	_, err := n.ask(ctx, op, "", &locktable.Command{Op: locktable.OpBarrier})
+	return err
 }
 
 // usable is the first check of every call.
@@ -263,10 +255,31 @@ func (n *Node) usable(ctx context.Context, op string) error {
 	return nil
 }
 
-// do routes a command and turns errors into this package's.
+// do routes a command and turns errors into this package's. A leader that has not founded the cluster yet is about to: it is waited for.
 func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, opt router.Options) (locktable.Result, error) {
-	res, err := n.router.Do(ctx, cmd, opt)
-	return res, failure(op, name, err)
+	for {
+		res, err := n.router.Do(ctx, cmd, opt)
+		if err != nil || res.Code != locktable.CodeNotFounded {
+			return res, failure(op, name, err)
+		}
+		if pause(ctx, foundingPause); ctx.Err() != nil {
+			return res, &WaitError{Op: op, Name: name, Waiting: "the cluster is being founded", Err: joined(ended(ctx), true), unsent: true}
+		}
+	}
+}
+
+const foundingPause = 20 * time.Millisecond
+
+// ask is do for calls that belong to no session: they end when the node closes.
+func (n *Node) ask(ctx context.Context, op, name string, cmd *locktable.Command) (locktable.Result, error) {
+	both, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(n.life, cancel)
+	defer func() { stop(); cancel() }()
+	res, err := n.do(both, op, name, cmd, router.Options{})
+	if err != nil && ctx.Err() == nil && n.life.Err() != nil {
+		return res, &WaitError{Op: op, Name: name, Err: ErrClosed}
+	}
+	return res, err
 }
 
 // knownLeader is the leader as this node knows it, and a channel that is closed when that may have changed.
@@ -425,8 +438,12 @@ func (n *Node) Done() <-chan struct{} { return n.done }
 // Err tells why Done is closed: ErrClosed after Close or Leave; otherwise an error that matches ErrFailed and says what happened. Nil while the node works.
 func (n *Node) Err() error { return n.failed() }
 
-func (n *Node) idConflict(id, a, b string) {
-	n.log.Error("two processes use one server id: was a data directory copied?", "server", id, "first", a, "second", b)
+// idConflict: two processes use one server id. The one that started later is the copy, and takes no further part: the older one has state that others rely on.
+func (n *Node) idConflict(id, first, second string) {
+	n.log.Error("two processes use one server id: was a data directory copied?", "server", id, "first", first, "second", second)
+	if id == n.id && second == n.endpoint.Advertise() {
+		n.fail(fmt.Errorf("server id %s is in use at %s: was the data directory copied?", id, first))
+	}
 }
 
 // spawn runs f in the background; false when the node has stopped. Close waits for what it started.

@@ -33,6 +33,9 @@ type Session struct {
 	// life ends when the session is lost or closed; its cause is the *LostError. It bounds what runs for the session in the background.
 	life context.Context
 	end  context.CancelCauseFunc
+	// taking ends when no claim is taken any more: with life, or as soon as Close begins.
+	taking    context.Context
+	endTaking context.CancelFunc
 
 	// mu guards what follows. It is never held while waiting for anything.
 	mu     sync.Mutex
@@ -73,7 +76,7 @@ func (n *Node) openSession(ctx context.Context, ttl time.Duration) (*Session, er
 	}
 	c0 := n.clock.Now()
 	cmd := &locktable.Command{Op: locktable.OpOpen, Node: n.id, NodeName: n.cfg.Name, TTL: ttl}
-	res, err := n.do(ctx, op, "", cmd, router.Options{})
+	res, err := n.ask(ctx, op, "", cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +88,7 @@ func (n *Node) openSession(ctx context.Context, ttl time.Duration) (*Session, er
 		open: make(map[uint64]struct{}), claims: make(map[uint64]*claim), idle: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(n.life))
+	s.taking, s.endTaking = context.WithCancel(s.life)
 	if !n.sessions.add(s) {
 		s.lose(&LostError{Cause: CauseNodeClosed})
 		return nil, &WaitError{Op: op, Err: ErrClosed}
@@ -221,7 +225,7 @@ func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clo
 		s.since = max(s.since, res.Rev)
 	}
 	if !res.Renewed {
-		// News waits for the session: the next renewal fetches it, and extends.
+		// The command was refused as it stood; a renewal will tell how the session is.
 		s.renewSoon = true
 		return
 	}
@@ -340,6 +344,7 @@ func (s *Session) close(cause Cause) error {
 		return nil
 	}
 	s.closing = &LostError{Cause: cause}
+	s.endTaking()
 	for _, c := range s.claims {
 		c.closeLocked(s.closing)
 	}

@@ -6,6 +6,7 @@ import "github.com/quorumlock/quorumlock/internal/sim"
 func init() {
 	sim.Attach = func(config any, env *sim.Env) { config.(*Config).sim = env }
 	sim.Abort = func(node any) { node.(*Node).abort() }
+	sim.HandOver = func(node any) { node.(*Node).handOver() }
 	sim.Leading = func(node any) bool { return node.(*Node).lead.Load() != nil }
 	sim.State = func(node any) (uint64, [32]byte) {
 		view := node.(*Node).fsm.view()

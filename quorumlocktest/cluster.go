@@ -216,6 +216,9 @@ func (c *Cluster) Pause(i int) { c.net.Pause(host(i)) }
 // Resume undoes Pause.
 func (c *Cluster) Resume(i int) { c.net.Resume(host(i)) }
 
+// HandOver makes instance i, if it leads, hand raft leadership over to another voter. Nothing else of it changes.
+func (c *Cluster) HandOver(i int) { sim.HandOver(c.Node(i)) }
+
 // Network is the simulated network; hosts are named by Host.
 func (c *Cluster) Network() *transport.Memory { return c.net }
 
@@ -334,6 +337,9 @@ func (c *Clock) StepWall(d time.Duration) { c.fake.StepWall(d) }
 
 // Slept makes the machine wake up from a suspend of d: BOOTTIME and the wall clock have gone on, MONOTONIC_RAW has not.
 func (c *Clock) Slept(d time.Duration) { c.fake.Slept(d) }
+
+// Stopped makes the process wake up from a stop of d (SIGSTOP, a frozen cgroup): all its clocks have gone on, and nothing has run meanwhile.
+func (c *Clock) Stopped(d time.Duration) { c.fake.Jump(d, d, d) }
 
 // Disk injects faults into one instance's disk.
 type Disk struct{ disk *store.Disk }

@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/quorumlock/quorumlock"
 )
@@ -49,6 +45,7 @@ type ledger struct {
 	mu      sync.Mutex
 	entries []entry
 	refused []refusal
+	faults  []error       // writes that no correct instance sends
 	changed chan struct{} // closed, and replaced, at each change
 }
 
@@ -78,7 +75,10 @@ func (l *ledger) add(e entry) (int, error) {
 		want, owner = l.entries[n-1].Seq+1, l.entries[n-1].Instance
 	}
 	if e.Seq != want || e.Instance != owner {
-		return 0, fmt.Errorf("%w: %s sent %d under token %v, expected %d of %s", errOutOfOrder, e.Instance, e.Seq, e.Token, want, owner)
+		fault := fmt.Errorf("%w: %s sent %d under token %v, expected %d of %s", errOutOfOrder, e.Instance, e.Seq, e.Token, want, owner)
+		l.faults = append(l.faults, fault)
+		l.raise()
+		return 0, fault
 	}
 	e.Index = len(l.entries) + 1
 	l.entries = append(l.entries, e)
@@ -102,13 +102,14 @@ func (l *ledger) raise() {
 type ledgerView struct {
 	entries []entry
 	refused []refusal
+	faults  []error
 	changed <-chan struct{} // closed when it is out of date
 }
 
 func (l *ledger) view() ledgerView {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return ledgerView{entries: l.entries, refused: l.refused, changed: l.changed}
+	return ledgerView{entries: l.entries, refused: l.refused, faults: l.faults, changed: l.changed}
 }
 
 // await waits until done says so of the ledger. When ctx ends first the error is its cause.
@@ -212,54 +213,4 @@ func (l *ledger) serveAppend(rw http.ResponseWriter, r *http.Request) {
 	default:
 		writeJSON(rw, http.StatusOK, map[string]any{"index": index})
 	}
-}
-
-// appendLimit is how long one write may take.
-const appendLimit = 2 * time.Second
-
-// ledgerClient writes to a ledger by HTTP.
-type ledgerClient struct {
-	url      string
-	instance string
-	http     *http.Client
-}
-
-func newLedgerClient(url, instance string) *ledgerClient {
-	return &ledgerClient{url: strings.TrimSuffix(url, "/"), instance: instance, http: &http.Client{Timeout: appendLimit}}
-}
-
-// append writes the seq-th entry of the term with token t. A *StaleTokenError says that the ledger has accepted a higher one. It does not
-// retry: after any other error nobody knows whether the write took place, and a new term begins a new count.
-func (c *ledgerClient) append(ctx context.Context, t quorumlock.Token, seq int) error {
-	form := fieldInstance + "=" + c.instance + "&" + fieldSeq + "=" + strconv.Itoa(seq)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/append", strings.NewReader(form))
-	if err != nil {
-		return fmt.Errorf("append: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set(tokenHeader, t.String())
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("append: %w", err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-	if err != nil {
-		return fmt.Errorf("append: read answer: %w", err)
-	}
-	switch resp.StatusCode {
-	case http.StatusOK:
-		return nil
-	case http.StatusPreconditionFailed:
-		return staleToken(t, body)
-	}
-	return fmt.Errorf("append: %s: %s", resp.Status, strings.TrimSpace(string(body)))
-}
-
-func staleToken(t quorumlock.Token, body []byte) error {
-	var answer struct{ Highest quorumlock.Token }
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("append: refused, with an answer that cannot be read: %w", err)
-	}
-	return &quorumlock.StaleTokenError{Resource: "ledger", Token: t, Highest: answer.Highest}
 }

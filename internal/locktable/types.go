@@ -171,7 +171,8 @@ type Result struct {
 	Rev     Rev    // counter after the command; for OpClaim: the claim's create revision
 	Token   Token
 	Session SessionID
-	// Renewed says that the command extended its session: it was applied while the session lived, and recorded the index.
+	// Renewed says that the command extended its session: it was applied while the session lived, and recorded the index. An answer
+	// that says so is complete: Lost tells of every drain that must not be extended with it.
 	Renewed bool
 	Blocker *Holder // CodeWaiting, CodeLocked, CodeMismatch: the (first) holder in the way; nil if only waiters are
 	Ahead   int     // CodeWaiting: claims that wait before this one

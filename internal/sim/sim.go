@@ -25,6 +25,8 @@ var (
 	Abort func(node any)
 	// State gives a member's applied log index and the hash of its state there.
 	State func(node any) (index uint64, hash [32]byte)
+	// HandOver makes a node that leads hand leadership over to another voter; it goes on otherwise.
+	HandOver func(node any)
 	// Leading tells whether the node leads the raft group.
 	Leading func(node any) bool
 )

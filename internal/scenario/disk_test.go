@@ -1,0 +1,143 @@
+package scenario_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/quorumlocktest"
+)
+
+const hungBound = 8 * time.Second // from the hang of a leader's disk to another leader
+
+func TestLeaderDiskHangs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		old := c.Leader()
+		alive := sessionsOn(t, c, []int{0, 1, 2})
+		h := lockIn(t, c.Node(old), "mine", time.Second)
+		r := newTraffic(t, "k")
+		for _, i := range others(c, old) {
+			r.from(c.Node(i))
+		}
+		time.Sleep(time.Second)
+		r.seen()
+		c.Disk(old).Hang(true)
+		endsIn(t, "another leader", hungBound, func() { c.LeaderExcept(old) })
+		time.Sleep(time.Minute)
+		if _, gap := r.seen(); gap > hungBound+2*time.Second {
+			t.Errorf("no grant for %v", gap)
+		}
+		alive()
+		if err := h.Err(); err != nil {
+			t.Errorf("hold of the node whose disk hangs: %v", err)
+		}
+		if err := c.Node(old).Err(); err != nil {
+			t.Errorf("a hung disk is no failure: %v", err)
+		}
+		unlock(t, lockIn(t, c.Node(old), "other", 2*time.Second))
+		c.Disk(old).Hang(false)
+		time.Sleep(10 * time.Second)
+		unlock(t, h)
+		r.stop()
+		c.CheckState()
+	})
+}
+
+func TestLeaderDiskFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		old := c.Leader()
+		alive := sessionsOn(t, c, []int{0, 1, 2})
+		h := lockIn(t, c.Node(old), "mine", time.Second)
+		r := trafficOn(t, c, "k")
+		time.Sleep(time.Second)
+		r.seen()
+		failure := errors.New("no space left on device")
+		c.Disk(old).Fail(failure)
+		endsIn(t, "another leader", grantBound, func() { c.LeaderExcept(old) })
+		<-c.Node(old).Done()
+		if err := c.Node(old).Err(); !errors.Is(err, quorumlock.ErrFailed) || !errors.Is(err, failure) {
+			t.Errorf("node with a failed disk reports %v", err)
+		}
+		time.Sleep(2 * quorumTTL)
+		if _, gap := r.seen(); gap > grantBound {
+			t.Errorf("no grant for %v", gap)
+		}
+		alive()
+		unlock(t, h) // through another member
+		r.stop()
+		c.CheckState()
+		c.Disk(old).Fail(nil)
+		endsIn(t, "close", 5*time.Second, func() {
+			if err := c.Stop(old); err != nil {
+				t.Errorf("close of a failed node: %v", err)
+			}
+		})
+		c.Start(old) // a failed write left nothing behind here, so the directory is good
+		c.WaitReady()
+		c.CheckState()
+	})
+}
+
+func TestFollowerDiskHangs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		leader := c.Leader()
+		slow := others(c, leader)[0]
+		alive := sessionsOn(t, c, []int{0, 1, 2})
+		r := trafficOn(t, c, "k")
+		time.Sleep(time.Second)
+		r.seen()
+		c.Disk(slow).Hang(true)
+		time.Sleep(30 * time.Second)
+		if _, gap := r.seen(); gap > time.Second {
+			t.Errorf("a follower's disk held the cluster up for %v", gap)
+		}
+		if got := c.Leader(); got != leader {
+			t.Errorf("leader changed from %d to %d", leader, got)
+		}
+		alive()
+		r.stop()
+		c.Disk(slow).Hang(false)
+		endsIn(t, "catching up", 10*time.Second, c.CheckState)
+	})
+}
+
+func TestFollowerDiskFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		leader := c.Leader()
+		bad := others(c, leader)[0]
+		alive := sessionsOn(t, c, []int{0, 1, 2})
+		r := trafficOn(t, c, "k")
+		time.Sleep(time.Second)
+		r.seen()
+		c.Disk(bad).Fail(errors.New("input/output error"))
+		<-c.Node(bad).Done()
+		time.Sleep(2 * quorumTTL)
+		if _, gap := r.seen(); gap > time.Second {
+			t.Errorf("a follower's failure held the cluster up for %v", gap)
+		}
+		if got := c.Leader(); got != leader {
+			t.Errorf("leader changed from %d to %d", leader, got)
+		}
+		alive()
+		r.stop()
+		c.CheckState()
+	})
+}
+
+// The disk fails while the cluster is being founded: the others cannot go on without it, and it says so instead of hanging.
+func TestDiskFailsAtFounding(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3, quorumlocktest.NotReady())
+		failure := errors.New("input/output error")
+		c.Disk(0).Fail(failure)
+		<-c.Node(0).Done()
+		if err := c.Node(0).Err(); !errors.Is(err, failure) {
+			t.Errorf("node reports %v", err)
+		}
+	})
+}
