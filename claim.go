@@ -106,24 +106,29 @@ func (c *claim) abandon() {
 	if s.claims[c.seq] == c {
 		delete(s.claims, c.seq)
 	}
-	cmd := &locktable.Command{Op: locktable.OpCancel, Seq: c.seq, Floor: s.floor}
 	over := s.life.Err() != nil
 	s.mu.Unlock()
 	if over {
 		return
 	}
 	s.node.spawn(func() {
+		cmd := locktable.Command{Op: locktable.OpCancel, Seq: c.seq}
 		if _, err := s.persist("cancel", c.name, cmd); err == nil {
 			s.finish(c.seq)
 		}
 	})
 }
 
-// persist repeats a command until it is answered or the session is over: an overloaded leader is no reason to leave something behind.
-func (s *Session) persist(op, name string, cmd *locktable.Command) (locktable.Result, error) {
+// persist repeats a command until it is answered or the session is over: neither an overloaded leader nor a session with too many open sequences
+// is a reason to leave something behind. Each round is a command of its own with the floor as it is then, under the one sequence.
+func (s *Session) persist(op, name string, cmd locktable.Command) (locktable.Result, error) {
 	for {
-		res, err := s.do(s.life, op, name, cmd, router.Options{})
-		if !errors.Is(err, ErrOverloaded) {
+		s.mu.Lock()
+		cmd.Floor = min(s.floor, cmd.Seq)
+		s.mu.Unlock()
+		round := cmd
+		res, err := s.do(s.life, op, name, &round, router.Options{})
+		if !errors.Is(err, ErrOverloaded) && res.Code != locktable.CodeOverloaded {
 			return res, err
 		}
 		select {

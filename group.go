@@ -37,6 +37,7 @@ const (
 type group struct {
 	raft     *raft.Raft
 	trans    *raft.NetworkTransport
+	store    *store.Store
 	observer *raft.Observer
 	seen     chan raft.Observation
 	gone     chan struct{} // closed when the observation loop has ended
@@ -77,12 +78,18 @@ func startGroup(cfg groupConfig) (*group, error) {
 		Timeout: raftCallTimeout,
 		Logger:  cfg.logger.Named("raft-net"),
 	})
-	r, err := raft.NewRaft(conf, cfg.fsm, cfg.store.Logs(), cfg.store.Stable(), cfg.store.Snapshots(), trans)
+	var r *raft.Raft
+	err := cfg.store.Guard(func() (err error) {
+		r, err = raft.NewRaft(conf, cfg.fsm, cfg.store.Logs(), cfg.store.Stable(), cfg.store.Snapshots(), trans)
+		return err
+	})
 	if err != nil {
 		_ = trans.Close()
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
-	g := &group{raft: r, trans: trans, seen: make(chan raft.Observation, 16), gone: make(chan struct{}), changed: cfg.changed, clock: cfg.clock}
+	g := &group{
+		raft: r, trans: trans, store: cfg.store, seen: make(chan raft.Observation, 16), gone: make(chan struct{}), changed: cfg.changed, clock: cfg.clock,
+	}
 	g.observer = raft.NewObserver(g.seen, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
 		case raft.LeaderObservation, raft.RaftState:
@@ -191,7 +198,7 @@ func (g *group) bootstrap(servers []membership.Server) error {
 	for _, s := range servers {
 		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(s.ID), Address: raft.ServerAddress(s.ID), Suffrage: suffrage(s.Voter)})
 	}
-	err := g.raft.BootstrapCluster(conf).Error()
+	err := g.store.Guard(func() error { return g.raft.BootstrapCluster(conf).Error() })
 	if errors.Is(err, raft.ErrCantBootstrap) {
 		return nil // a former attempt of this very founding got here
 	}

@@ -140,14 +140,15 @@ func (h *Hold) Unlock() error {
 	h.released = true
 	h.forgetLocked()
 	h.endLocked(ErrUnlocked)
-	cmd := &locktable.Command{Op: locktable.OpUnlock, Seq: s.beginLocked(), Floor: s.floor, Token: locktable.Token(h.token)}
+	seq := s.beginLocked()
 	s.mu.Unlock()
-	return h.release(cmd)
+	return h.release(seq)
 }
 
 // release repeats the unlock, under one sequence, until it is answered or the session is over.
-func (h *Hold) release(cmd *locktable.Command) error {
+func (h *Hold) release(seq uint64) error {
 	s := h.session()
+	cmd := locktable.Command{Op: locktable.OpUnlock, Seq: seq, Token: locktable.Token(h.token)}
 	res, err := s.persist("unlock", h.claim.name, cmd)
 	if err != nil {
 		if context.Cause(s.life) != nil {
@@ -155,7 +156,7 @@ func (h *Hold) release(cmd *locktable.Command) error {
 		}
 		return err
 	}
-	s.finish(cmd.Seq)
+	s.finish(seq)
 	if res.Code == locktable.CodeReleased {
 		return nil
 	}

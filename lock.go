@@ -138,15 +138,21 @@ func (c *claim) acquire(ctx context.Context, op string, cmd *locktable.Command) 
 		c.giveUp(err)
 		return nil, c.why(ctx, err)
 	}
-	s.finish(c.seq)
 	switch res.Code {
 	case locktable.CodeGranted:
+		s.finish(c.seq)
 		s.mu.Lock()
 		s.grantedLocked(c.seq, Token(res.Token))
 		s.mu.Unlock()
 	case locktable.CodeWaiting:
-	default:
+		s.finish(c.seq)
+	case locktable.CodeLocked:
+		s.finish(c.seq)
 		s.drop(c)
+		return nil, refusal(op, c.name, &res)
+	default:
+		// The cluster may have kept nothing of the sequence, and then a late copy of the claim would be taken for a new one.
+		c.abandon()
 		if hold, lost := c.fate(); hold == nil && lost != nil {
 			return nil, lost
 		}

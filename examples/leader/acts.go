@@ -120,7 +120,7 @@ func (d *demo) awaitLateWrite(ctx context.Context, old term) (bool, error) {
 	return false, nil
 }
 
-// awaitRejoin waits until the resumed instance knows its successor: it is a member like the others again.
+// awaitRejoin waits until the resumed instance knows its successor and all but the leader wait for the lock: it is one like the others again.
 func (d *demo) awaitRejoin(ctx context.Context, p *process, next term) error {
 	ctx, cancel := within(ctx, rejoinBound, p.name+" did not come back")
 	defer cancel()
@@ -131,6 +131,9 @@ func (d *demo) awaitRejoin(ctx context.Context, p *process, next term) error {
 		}
 		if view.Token < next.Token {
 			return fmt.Errorf("%s believes that %q leads with token %v", p.name, view.Leader, view.Token)
+		}
+		if want := d.living() - 1; view.Waiting < want {
+			return fmt.Errorf("%d instances wait for the lock, %d are to", view.Waiting, want)
 		}
 		return d.inQuorum(ctx, p)
 	})

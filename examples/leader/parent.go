@@ -364,6 +364,16 @@ func (d *demo) showOutputs(w io.Writer) {
 	}
 }
 
+func (d *demo) living() int {
+	n := 0
+	for _, p := range d.procs {
+		if p.alive() {
+			n++
+		}
+	}
+	return n
+}
+
 func (d *demo) process(name string) *process {
 	i := slices.IndexFunc(d.procs, func(p *process) bool { return p.name == name })
 	return d.procs[i]

@@ -13,7 +13,7 @@ func (x *step) enqueue(s *session, c *Command) Result {
 	if c.Seq < s.floor {
 		return Result{Code: CodeBelowFloor}
 	}
-	if x.full(s) {
+	if x.full(s, c.Seq) {
 		return overloaded("too many finished sequences above the floor")
 	}
 	if c.Try && !x.free(c.Names) {
@@ -99,7 +99,7 @@ func (x *step) cancel(s *session, c *Command) Result {
 	if c.Seq < s.floor {
 		return Result{Code: CodeCancelled}
 	}
-	if x.full(s) {
+	if x.full(s, c.Seq) {
 		return overloaded("too many finished sequences above the floor")
 	}
 	x.finish(s, c.Seq, OpClaim, CodeCancelled, 0)
@@ -120,7 +120,7 @@ func (x *step) unlock(s *session, c *Command) Result {
 	if c.Seq < s.floor {
 		return Result{Code: CodeBelowFloor}
 	}
-	if x.full(s) {
+	if x.full(s, c.Seq) {
 		return overloaded("too many finished sequences above the floor")
 	}
 	code := CodeNotHeld

@@ -204,3 +204,18 @@ func TestTheRealLimits(t *testing.T) {
 	next.Floor = 2
 	mustApply(t, table, CodeGranted, &next)
 }
+
+// A session that is full because one request was held up on its way must take that very request: nothing else can raise its floor.
+func TestAFullSessionTakesTheSequenceAtItsFloor(t *testing.T) {
+	table, ids := founded(t, 1)
+	s := ids[0]
+	for i := range uint64(MaxFinished) {
+		mustApply(t, table, CodeNotHeld, &Command{Op: OpUnlock, Session: s, Seq: i + 2, Floor: 1, Token: 5})
+	}
+	mustApply(t, table, CodeOverloaded, &Command{Op: OpClaim, Session: s, Seq: MaxFinished + 2, Floor: 1, Names: []string{"a"}})
+	mustApply(t, table, CodeCancelled, &Command{Op: OpCancel, Session: s, Seq: 1, Floor: 1})
+	mustApply(t, table, CodeGranted, &Command{Op: OpClaim, Session: s, Seq: MaxFinished + 2, Floor: MaxFinished + 2, Names: []string{"a"}})
+	if err := checkInvariants(table); err != nil {
+		t.Error(err)
+	}
+}

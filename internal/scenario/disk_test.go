@@ -1,12 +1,19 @@
 package scenario_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/internal/clock"
+	"github.com/quorumlock/quorumlock/internal/sim"
+	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/quorumlocktest"
+	"github.com/quorumlock/quorumlock/transport"
 )
 
 const hungBound = 8 * time.Second // from the hang of a leader's disk to another leader
@@ -25,7 +32,7 @@ func TestLeaderDiskHangs(t *testing.T) {
 		r.seen()
 		c.Disk(old).Hang(true)
 		endsIn(t, "another leader", hungBound, func() { c.LeaderExcept(old) })
-		time.Sleep(time.Minute)
+		time.Sleep(20 * time.Second)
 		if _, gap := r.seen(); gap > hungBound+2*time.Second {
 			t.Errorf("no grant for %v", gap)
 		}
@@ -91,7 +98,7 @@ func TestFollowerDiskHangs(t *testing.T) {
 		time.Sleep(time.Second)
 		r.seen()
 		c.Disk(slow).Hang(true)
-		time.Sleep(30 * time.Second)
+		time.Sleep(20 * time.Second)
 		if _, gap := r.seen(); gap > time.Second {
 			t.Errorf("a follower's disk held the cluster up for %v", gap)
 		}
@@ -140,4 +147,53 @@ func TestDiskFailsAtFounding(t *testing.T) {
 			t.Errorf("node reports %v", err)
 		}
 	})
+}
+
+// aloneOn is the Config of a one-node cluster on a simulated disk.
+func aloneOn(disk *store.Disk) quorumlock.Config {
+	cfg := quorumlock.Config{
+		Cluster: "test", Name: "alone", Addr: "host:7000", Expect: 1, AllowPlaintext: true, Transport: transport.NewMemory(1).Host("host"),
+	}
+	sim.Attach(&cfg, &sim.Env{Clock: clock.NewFake(), Disk: disk, MemoryGossip: true})
+	return cfg
+}
+
+// Whichever write of a node's first ones fails: Open says so, or the node does, and Close leaves nothing. Raft itself would panic on some of them.
+func TestDiskFailsAtAnyWriteOfTheStart(t *testing.T) {
+	const write = 100 * time.Millisecond
+	failedAt := 0
+	for nth := range 14 {
+		t.Run(fmt.Sprint(nth), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk, failure := store.NewDisk(), errors.New("input/output error")
+				disk.SlowWrites(write)
+				fault := time.AfterFunc(time.Duration(nth)*write-write/2, func() { disk.FailWrites(failure) })
+				defer fault.Stop()
+				if nth == 0 {
+					disk.FailWrites(failure)
+				}
+				n, err := quorumlock.Open(context.Background(), aloneOn(disk))
+				if err != nil {
+					if !errors.Is(err, failure) {
+						t.Errorf("open: %v", err)
+					}
+					failedAt++
+					return
+				}
+				select {
+				case <-n.Done():
+					if err := n.Err(); !errors.Is(err, failure) {
+						t.Errorf("node reports %v", err)
+					}
+					failedAt++
+				case <-time.After(time.Minute):
+					t.Error("the failure is not reported")
+				}
+				endsIn(t, "close", 5*time.Second, func() { _ = n.Close() })
+			})
+		})
+	}
+	if failedAt == 0 {
+		t.Error("no write failed")
+	}
 }

@@ -42,8 +42,8 @@ func runChild(dir string) int {
 func TestKilledProcess(t *testing.T) {
 	dir := t.TempDir()
 	var acknowledged uint64
-	for round := range 4 {
-		acknowledged = killChild(t, dir, 40+25*round)
+	for round := range 3 {
+		acknowledged = killChild(t, dir, 20+20*round)
 		s := mustOpen(t, Options{Dir: dir, Cluster: "c"})
 		last, err := s.Logs().LastIndex()
 		if err != nil || last < acknowledged {

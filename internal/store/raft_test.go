@@ -70,8 +70,8 @@ type member struct {
 	failed chan error // the latch's cause; then cut is called, as the node would cut its streams
 	cut    func()
 
-	onDelete atomic.Pointer[func() error]    // replaces deletions from the log
-	onStored atomic.Pointer[func(*raft.Log)] // called for each entry stored
+	beforeRaft func()      // runs between Open and NewRaft
+	failDelete atomic.Bool // deletions from the log fail
 }
 
 func raftConfig(id raft.ServerID) *raft.Config {
@@ -89,8 +89,11 @@ func (m *member) start() error {
 		m.failed <- err
 		m.cut()
 	}})
-	m.store.logs.sealed.base = hookedLogs{m.store.medium.logs, m}
+	m.store.logs.sealed.base = memberLogs{m.store.medium.logs, m}
 	m.fsm = &countFSM{}
+	if m.beforeRaft != nil {
+		m.beforeRaft()
+	}
 	return m.store.Guard(func() (err error) {
 		m.raft, err = raft.NewRaft(raftConfig(m.id), m.fsm, m.store.Logs(), m.store.Stable(), m.store.Snapshots(), m.trans)
 		return err
@@ -234,24 +237,24 @@ func TestRaftSurvivesItsDisk(t *testing.T) {
 		}},
 		{"leader compacts", 1, func(t *testing.T, _ []*member, l, _ *member) *member {
 			// the snapshot's own writes pass: create, content, finish
-			fail := func() error { return errDisk }
-			l.onDelete.Store(&fail)
+			l.failDelete.Store(true)
 			if err := l.raft.Snapshot().Error(); err == nil {
 				t.Error("the log was compacted")
 			}
 			return l
 		}},
-		{"follower reads damage that it is to apply", 3, func(t *testing.T, _ []*member, l, f *member) *member {
-			// Entries are applied from the log, once the leader says that they are committed. Each one rots as it is written.
-			rot := func(l *raft.Log) { f.disk.Corrupt(l.Index) }
-			f.onStored.Store(&rot)
-			go func() { // keeps the cache empty, which would hide the damage
-				for f.store.Failed() == nil {
-					f.store.logs.recent.forget()
-					time.Sleep(time.Millisecond)
-				}
-			}()
-			mustApply(t, l, 3)
+		{"follower reads damage that it is to apply", 3, func(t *testing.T, group []*member, _, f *member) *member {
+			// After a restart it learns from the leader what is committed, and reads that to apply it. NewRaft has read it all
+			// once, so the damage has to come after.
+			f.cut()
+			f.stop()
+			if err := f.start(); err != nil {
+				t.Fatal(err)
+			}
+			if !f.disk.Corrupt(15) {
+				t.Fatal("no entry to damage")
+			}
+			f.reconnect(group)
 			return f
 		}},
 		{"leader reads damage that it is to send", 3, func(t *testing.T, group []*member, l, f *member) *member {
@@ -306,27 +309,17 @@ func TestRaftSurvivesItsDisk(t *testing.T) {
 	}
 }
 
-// hookedLogs plants faults in between.
-type hookedLogs struct {
+// memberLogs fails deletions alone, which a Disk cannot.
+type memberLogs struct {
 	raft.LogStore
 	m *member
 }
 
-func (h hookedLogs) StoreLogs(list []*raft.Log) error {
-	err := h.LogStore.StoreLogs(list)
-	if hook := h.m.onStored.Load(); err == nil && hook != nil {
-		for _, l := range list {
-			(*hook)(l)
-		}
+func (l memberLogs) DeleteRange(from, to uint64) error {
+	if l.m.failDelete.Load() {
+		return errDisk
 	}
-	return err
-}
-
-func (h hookedLogs) DeleteRange(from, to uint64) error {
-	if hook := h.m.onDelete.Load(); hook != nil {
-		return (*hook)()
-	}
-	return h.LogStore.DeleteRange(from, to)
+	return l.LogStore.DeleteRange(from, to)
 }
 
 // TestNewRaftOnFailingDisk: what would panic or end the caller's goroutine comes back from Guard as an error.
@@ -353,6 +346,19 @@ func TestNewRaftOnFailingDisk(t *testing.T) {
 		if !errors.Is(err, errDisk) {
 			t.Errorf("BootstrapCluster on a failing disk: %v", err)
 		}
+		m.stop()
+		m.disk.FailWrites(nil)
+
+		m.raft = nil
+		m.beforeRaft = func() {
+			if err := m.store.Logs().StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}); err != nil {
+				t.Fatal(err)
+			}
+			m.store.logs.recent.forget()
+			m.disk.Corrupt(1)
+		}
+		err = m.start()
+		asError[*CorruptError](t, err)
 		m.stop()
 	})
 }
