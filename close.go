@@ -40,7 +40,10 @@ func (n *Node) Leave(ctx context.Context) error {
 		if err := n.depart(ctx); err != nil {
 			return fmt.Errorf("leave: still a member: %w", err)
 		}
-		return nil
+		if n.failed() != nil {
+			return nil // the store takes nothing any more
+		}
+		return n.store.Retire()
 	})
 }
 
@@ -72,11 +75,12 @@ func (n *Node) markClosed() {
 	}
 }
 
+// errDiskHangs is Close's answer when a write has not returned in time. Everything else of the node is gone by then.
+var errDiskHangs = errors.New("a disk write hangs: the data directory stays in use until it returns")
+
 // stopParts ends what start began, in the order in which parts depend on each other; parts that were never started are nil.
 func (n *Node) stopParts() error {
-	if n.group != nil {
-		n.group.stop()
-	}
+	stopped := n.group == nil || n.group.stop()
 	if n.gossip != nil {
 		_ = n.gossip.Close()
 	}
@@ -90,10 +94,17 @@ func (n *Node) stopParts() error {
 		_ = n.endpoint.Close()
 	}
 	n.hub.Close(ErrClosed)
-	if n.store != nil {
-		return n.store.Close()
+	switch {
+	case n.store == nil:
+		return nil
+	case !stopped:
+		go func() {
+			<-n.group.stopped
+			_ = n.store.Close()
+		}()
+		return errDiskHangs
 	}
-	return nil
+	return n.store.Close()
 }
 
 // handOver gives leadership to a voter that answered just now, which takes milliseconds where an election takes a second.

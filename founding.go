@@ -81,7 +81,7 @@ func (n *Node) changeIdentity(change func(*store.Identity)) error {
 func (n *Node) bootstrap(clusterID string, servers []membership.Server) error {
 	n.log.Info("founding a cluster", "cluster", clusterID, "servers", len(servers))
 	n.adopt(clusterID)
-	if err := n.group.bootstrap(servers); err != nil {
+	if err := n.group.bootstrap(n.life, servers); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
 	return n.keepIdentity(clusterID)

@@ -29,6 +29,7 @@ const (
 	raftCallTimeout  = 2 * time.Second
 	raftPool         = 3
 	confTimeout      = 5 * time.Second // bound of one membership change
+	bootstrapPace    = 5 * time.Millisecond
 	enqueueTimeout   = 2 * time.Second // a leader whose disk hangs takes no more entries; its proposers look elsewhere
 )
 
@@ -43,7 +44,8 @@ type group struct {
 	gone     chan struct{} // closed when the observation loop has ended
 	changed  func()        // the leader may have changed
 	clock    clock.Source
-	stopped  sync.Once
+	stopping sync.Once
+	stopped  chan struct{} // closed when raft has stopped
 }
 
 type groupConfig struct {
@@ -88,7 +90,7 @@ func startGroup(cfg groupConfig) (*group, error) {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
 	g := &group{
-		raft: r, trans: trans, store: cfg.store, seen: make(chan raft.Observation, 16), gone: make(chan struct{}), changed: cfg.changed, clock: cfg.clock,
+		raft: r, trans: trans, store: cfg.store, seen: make(chan raft.Observation, 16), gone: make(chan struct{}), changed: cfg.changed, stopped: make(chan struct{}), clock: cfg.clock,
 	}
 	g.observer = raft.NewObserver(g.seen, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
@@ -111,8 +113,27 @@ func (g *group) observe() {
 	}
 }
 
-// stop ends raft and everything it left behind. The store and the endpoint must outlive it. Twice is fine.
-func (g *group) stop() { g.stopped.Do(g.shutdown) }
+// stopBound is how long stop waits for raft, which may be waiting for a disk write that hangs.
+const stopBound = 5 * time.Second
+
+// stop ends raft and everything it left behind, and returns true; or false after stopBound, and then the rest ends when the disk lets
+// go. The store and the endpoint must outlive it. Twice is fine.
+func (g *group) stop() bool {
+	g.stopping.Do(func() {
+		go func() {
+			defer close(g.stopped)
+			g.shutdown()
+		}()
+	})
+	timer := time.NewTimer(stopBound)
+	defer timer.Stop()
+	select {
+	case <-g.stopped:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
 
 func (g *group) shutdown() {
 	_ = g.raft.Shutdown().Error()
@@ -193,16 +214,26 @@ func (g *group) barrier(ctx context.Context) error {
 	return await(ctx, g.raft.Barrier(confTimeout))
 }
 
-func (g *group) bootstrap(servers []membership.Server) error {
+// bootstrap makes servers the first configuration and returns when this node has it. Raft's future is not waited for: if the disk fails between two of
+// raft's writes, its main goroutine ends (see store.Guard), and the future would never be answered.
+func (g *group) bootstrap(ctx context.Context, servers []membership.Server) error {
+	if has, err := g.store.HasState(); err != nil || has {
+		return err // with state, a former attempt of this very founding got here
+	}
 	var conf raft.Configuration
 	for _, s := range servers {
 		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(s.ID), Address: raft.ServerAddress(s.ID), Suffrage: suffrage(s.Voter)})
 	}
-	err := g.store.Guard(func() error { return g.raft.BootstrapCluster(conf).Error() })
-	if errors.Is(err, raft.ErrCantBootstrap) {
-		return nil // a former attempt of this very founding got here
+	g.raft.BootstrapCluster(conf)
+	for len(g.servers()) == 0 {
+		if err := g.store.Failed(); err != nil {
+			return err
+		}
+		if pause(ctx, bootstrapPace); ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
-	return err
+	return nil
 }
 
 func suffrage(voter bool) raft.ServerSuffrage {

@@ -111,7 +111,9 @@ func (x *step) finish(s *session, seq uint64, op Op, code Code, token Token) {
 // full says that the session may not begin this new sequence before it raises its floor. The sequence at the floor is always taken: it is what
 // holds the floor down, and refusing it would leave the session full for ever. The end of a live claim is never refused for want
 // of room: there is at most one record for each claim that was accepted.
-func (x *step) full(s *session, seq uint64) bool { return s.finished >= x.limits.finished && seq > s.floor }
+func (x *step) full(s *session, seq uint64) bool {
+	return s.finished >= x.limits.finished && seq > s.floor
+}
 
 func (x *step) close(c *Command) Result {
 	s, ok := x.sessions.Get(c.Session)

@@ -19,7 +19,6 @@ func TestSuspendedHolderKnowsOnWaking(t *testing.T) {
 		var fence quorumlock.Guard
 		write := func(h *quorumlock.Hold) error { return fence.Check("row", h.Token()) }
 		c := quorumlocktest.New(t, 3)
-		w := newWitness(t, c)
 		a := others(c, c.Leader())[0]
 		old := lockIn(t, c.Node(a), "k", time.Second)
 		if err := write(old); err != nil {
@@ -44,7 +43,6 @@ func TestSuspendedHolderKnowsOnWaking(t *testing.T) {
 		}
 		c.Resume(a)
 		unlock(t, next)
-		w.exclusive(0)
 		third := lockIn(t, c.Node(a), "k", grantBound) // with a session of its own again
 		if third.Token() <= next.Token() {
 			t.Errorf("token %v after %v", third.Token(), next.Token())

@@ -138,6 +138,7 @@ func (d *dataDir) openParts() (*medium, error) {
 		snapshots:     syncedSnapshots{SnapshotStore: snaps, dir: d.file(snapshotsDir)},
 		identity:      identity,
 		writeIdentity: d.writeIdentity,
+		retire:        d.retire,
 		release:       func() {},
 		close:         d.close,
 	}, nil
@@ -189,9 +190,18 @@ func (d *dataDir) probe() error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// startAfresh clears what an interrupted first Open has left, and makes the identity file.
+// retire leaves a directory that looks like that of an interrupted first Open.
+func (d *dataDir) retire() error {
+	d.meta = dirMeta{ServerID: newServerID(), Cluster: d.meta.Cluster, Created: time.Now().UTC()}
+	return d.writeMeta()
+}
+
+// startAfresh clears what an interrupted first Open, or a member that retired, has left, and makes the identity file.
 func (d *dataDir) startAfresh() error {
 	if err := os.Remove(d.file(boltName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.RemoveAll(d.file(snapshotsDir)); err != nil {
 		return err
 	}
 	return d.writeIdentity(Identity{})

@@ -75,26 +75,6 @@ func TestDirInUse(t *testing.T) {
 	mustOpen(t, opt)
 }
 
-// TestReplacedLockFile: a lock on a file that is no longer the lock file protects nothing.
-func TestReplacedLockFile(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, lockName)
-	file, err := tryLock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if stillAt(file, path) {
-		t.Error("the replacement was not noticed")
-	}
-}
-
 func TestUnusableDir(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {

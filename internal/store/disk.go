@@ -23,6 +23,7 @@ type Disk struct {
 	cluster  string
 	used     bool // cluster has been recorded
 	identity Identity
+	retired  bool      // the next open finds it empty
 	user     *diskUser // nil: not open
 
 	slow     time.Duration
@@ -54,6 +55,10 @@ func (d *Disk) open(cluster string, durable bool) (*medium, error) {
 	if d.used && d.cluster != cluster {
 		return nil, &ForeignError{Dir: d.name(), Found: d.cluster, Asked: cluster}
 	}
+	if d.retired {
+		d.serverID, d.identity, d.retired = newServerID(), Identity{}, false
+		d.logs, d.snapshots = raft.NewInmemStore(), memSnapshots{}
+	}
 	d.used, d.cluster = true, cluster
 	u := &diskUser{disk: d, holder: currentHolder(), gone: make(chan struct{})}
 	d.user = u
@@ -65,6 +70,7 @@ func (d *Disk) open(cluster string, durable bool) (*medium, error) {
 		snapshots:     diskSnapshots{u},
 		identity:      d.identity.clone(),
 		writeIdentity: u.writeIdentity,
+		retire:        u.retire,
 		release:       func() { u.leave(ErrClosed) },
 		close:         func() error { u.leave(ErrClosed); return nil },
 	}, nil
@@ -204,6 +210,13 @@ func (d *Disk) takeFault() error {
 		return err
 	}
 	return d.failAll
+}
+
+func (u *diskUser) retire() error {
+	return u.write(func() error {
+		u.disk.retired = true
+		return nil
+	})
 }
 
 func (u *diskUser) writeIdentity(id Identity) error {

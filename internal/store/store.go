@@ -63,6 +63,7 @@ type medium struct {
 
 	identity      Identity // as found
 	writeIdentity func(Identity) error
+	retire        func() error // see Store.Retire
 	// release lets go of writes that hang, where the medium can; it comes before close and must not wait for them.
 	release func()
 	close   func() error
@@ -169,6 +170,10 @@ func newStore(ctx context.Context, opt Options, m *medium) (*Store, error) {
 			opt.OnStall(stalled)
 		}
 	})
+	if err := s.dropUnfinishedBootstrap(); err != nil {
+		s.dog.close()
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -207,6 +212,10 @@ func (s *Store) SetIdentity(id Identity) error {
 	s.identity = id
 	return nil
 }
+
+// Retire gives the member's identity up for good: the next Open finds an empty store with a new server id. Until then this one goes on.
+// It is for a member that has been removed from its cluster, since server ids are never used again.
+func (s *Store) Retire() error { return s.write("retire", s.medium.retire) }
 
 // HasState says whether the member has raft state of a cluster: a term, an entry or a snapshot.
 func (s *Store) HasState() (has bool, err error) {
