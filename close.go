@@ -12,14 +12,14 @@ import (
 
 const (
 	handOverBound = time.Second     // handing leadership over
-	departBound   = 3 * time.Second // leaving the group in Close of a node without a data directory
+	departBound   = 2 * time.Second // leaving the group in Close of a node without a data directory
 )
 
 // Close stops the node so that it can be started again later: it releases what its sessions hold, hands leadership over, and keeps its membership. A node
-// without a data directory cannot come back as itself, so its Close tries to leave, for at most 3 s.
+// without a data directory cannot come back as itself, so its Close tries to leave, for at most 2 s.
 //
 // It first marks every hold as not held and ends the contexts of running callbacks, and waits for those at most until their lease ends. Otherwise it takes
-// at most a few seconds, with or without a quorum. When it returns, every goroutine, file and port is gone. Closing twice is fine: the second call waits for the first.
+// at most 5 s, with or without a quorum. When it returns, every goroutine, file and port is gone. Closing twice is fine: the second call waits for the first.
 func (n *Node) Close() error {
 	if n.store.Durable() {
 		return n.shut(nil)
@@ -54,7 +54,7 @@ func (n *Node) shut(depart func() error) error {
 	}
 	defer close(n.closed)
 	err := n.sessions.close()
-	n.handOver()
+	n.handOver(context.Background())
 	if depart != nil {
 		err = errors.Join(err, depart())
 	}
@@ -108,11 +108,11 @@ func (n *Node) stopParts() error {
 }
 
 // handOver gives leadership to a voter that answered just now, which takes milliseconds where an election takes a second.
-func (n *Node) handOver() {
+func (n *Node) handOver(ctx context.Context) {
 	if n.failed() != nil || !n.group.leading() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handOverBound)
+	ctx, cancel := context.WithTimeout(ctx, handOverBound)
 	defer cancel()
 	for _, s := range n.group.servers() {
 		if !s.Voter || s.ID == n.id {
@@ -148,7 +148,7 @@ func (n *Node) depart(ctx context.Context) error {
 
 func (n *Node) askToLeave(ctx context.Context) error {
 	if n.group.leading() {
-		if n.handOver(); n.group.leading() {
+		if n.handOver(ctx); n.group.leading() {
 			return errStillLeading
 		}
 	}

@@ -154,8 +154,6 @@ func (g *group) leader() string {
 	return string(id)
 }
 
-func (g *group) lastContact() time.Time { return g.raft.LastContact() }
-
 func (g *group) lastIndex() uint64 { return g.raft.LastIndex() }
 
 func (g *group) appliedIndex() uint64 { return g.raft.AppliedIndex() }

@@ -36,8 +36,9 @@ type leadership struct {
 
 	stop context.CancelFunc
 	done sync.WaitGroup
-	// change serializes membership changes, so that each is judged on the configuration that the former one left.
-	change sync.Mutex
+	// change has one slot: who holds it may change the membership, so that each change is judged on the configuration that the former one left. Not a
+	// mutex, since it is held while raft writes: whoever waits for it is bounded by ctx.
+	change chan struct{}
 }
 
 // runLeadership follows raft: it starts a leadership when this node is elected and stops it when it is deposed. Raft's notice may come late, or for two changes at once;
@@ -70,7 +71,7 @@ func (n *Node) runLeadership() {
 }
 
 func (n *Node) startLeadership(term uint64) *leadership {
-	l := &leadership{node: n, term: term, promoted: n.clock.Now(), progress: newProgress()}
+	l := &leadership{node: n, term: term, promoted: n.clock.Now(), progress: newProgress(), change: make(chan struct{}, 1)}
 	l.batch = commit.New(commit.Env{Propose: n.group.propose}, commit.Options{})
 	ctx, stop := context.WithCancel(n.life)
 	l.stop = stop
@@ -237,9 +238,22 @@ func (l *leadership) view() membership.View {
 	}
 }
 
+func (l *leadership) beginChange(ctx context.Context) error {
+	select {
+	case l.change <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *leadership) endChange() { <-l.change }
+
 func (l *leadership) reconcile(ctx context.Context) error {
-	l.change.Lock()
-	defer l.change.Unlock()
+	if err := l.beginChange(ctx); err != nil {
+		return err
+	}
+	defer l.endChange()
 	c := membership.Next(l.view())
 	if c.Kind == membership.None {
 		return nil
@@ -264,8 +278,10 @@ func (l *leadership) apply(ctx context.Context, c membership.Change) error {
 
 // admit takes a server in, without a vote; reconcile gives it one when it has caught up and one is wanted.
 func (l *leadership) admit(ctx context.Context, s membership.Server) error {
-	l.change.Lock()
-	defer l.change.Unlock()
+	if err := l.beginChange(ctx); err != nil {
+		return err
+	}
+	defer l.endChange()
 	d := membership.Admit(l.view(), s)
 	switch d.Kind {
 	case membership.Known:
@@ -283,8 +299,10 @@ func (l *leadership) admit(ctx context.Context, s membership.Server) error {
 
 // dismiss takes a server out that asked for it.
 func (l *leadership) dismiss(ctx context.Context, id string) error {
-	l.change.Lock()
-	defer l.change.Unlock()
+	if err := l.beginChange(ctx); err != nil {
+		return err
+	}
+	defer l.endChange()
 	if id == l.node.id {
 		return errors.New("the leader hands over before it leaves")
 	}

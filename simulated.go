@@ -1,12 +1,16 @@
 package quorumlock
 
-import "github.com/quorumlock/quorumlock/internal/sim"
+import (
+	"context"
+
+	"github.com/quorumlock/quorumlock/internal/sim"
+)
 
 // init opens the seam of package sim; nothing outside this module can reach it.
 func init() {
 	sim.Attach = func(config any, env *sim.Env) { config.(*Config).sim = env }
 	sim.Abort = func(node any) { node.(*Node).abort() }
-	sim.HandOver = func(node any) { node.(*Node).handOver() }
+	sim.HandOver = func(node any) { node.(*Node).handOver(context.Background()) }
 	sim.Leading = func(node any) bool { return node.(*Node).lead.Load() != nil }
 	sim.State = func(node any) (uint64, [32]byte) {
 		view := node.(*Node).fsm.view()

@@ -46,7 +46,7 @@ const maxServerID = 256
 func (opt Options) withDefaults() (Options, error) {
 	var errs []error
 	if opt.Endpoint == nil {
-		errs = append(errs, errors.New("Endpoint is missing"))
+		errs = append(errs, errors.New("no Endpoint was given"))
 	} else if err := checkAdvertise(opt.Endpoint.Advertise()); err != nil {
 		errs = append(errs, err)
 	}

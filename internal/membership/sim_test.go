@@ -339,11 +339,11 @@ func (p *proc) members() []gossip.Member {
 	return ms
 }
 
-func (q *proc) member() gossip.Member {
-	cfg := q.h.cfg
-	cfg.Name = q.h.name
-	return gossip.Member{ServerID: q.id, Addr: q.h.addr, Meta: gossip.Meta{
-		Name: q.h.name, ClusterID: q.disk.state, Expect: cfg.MetaExpect(), HasState: q.disk.state != "", Boot: q.boot,
+func (p *proc) member() gossip.Member {
+	cfg := p.h.cfg
+	cfg.Name = p.h.name
+	return gossip.Member{ServerID: p.id, Addr: p.h.addr, Meta: gossip.Meta{
+		Name: p.h.name, ClusterID: p.disk.state, Expect: cfg.MetaExpect(), HasState: p.disk.state != "", Boot: p.boot,
 	}}
 }
 
