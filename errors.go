@@ -261,11 +261,25 @@ func joined(err error, noQuorum bool) error {
 	return &noQuorumError{err: err}
 }
 
-// noQuorumError keeps the message short while both the ctx error and ErrNoQuorum stay visible.
-type noQuorumError struct{ err error }
+// noQuorumError keeps the message short while the ctx error, ErrNoQuorum and, where it applies, ErrClusterChanged stay visible.
+type noQuorumError struct {
+	err     error
+	changed error // nil, or a reason that matches ErrClusterChanged
+}
 
-func (e *noQuorumError) Error() string   { return fmt.Sprintf("%v: %v", ErrNoQuorum, e.err) }
-func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.err} }
+func (e *noQuorumError) Error() string {
+	if e.changed != nil {
+		return fmt.Sprintf("%v: %v: %v", ErrNoQuorum, e.changed, e.err)
+	}
+	return fmt.Sprintf("%v: %v", ErrNoQuorum, e.err)
+}
+
+func (e *noQuorumError) Unwrap() []error {
+	if e.changed != nil {
+		return []error{ErrNoQuorum, e.changed, e.err}
+	}
+	return []error{ErrNoQuorum, e.err}
+}
 
 // refusal turns a result code that is not a success into an error. It is the one table of codes and errors.
 func refusal(op, name string, r *locktable.Result) error {

@@ -189,8 +189,8 @@ func (n *Node) setCluster(id string) { n.cluster.Store(&id) }
 
 // gossipChanged remembers names, which outlive their members' presence in the view.
 func (n *Node) gossipChanged() {
-	if n.gossip == nil {
-		return
+	if !n.isStarted() {
+		return // whoever asks for names later looks for himself
 	}
 	for _, m := range n.gossip.Members() {
 		n.names.Store(m.ServerID, m.Meta.Name)

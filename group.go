@@ -38,6 +38,7 @@ const (
 type group struct {
 	raft     *raft.Raft
 	trans    *raft.NetworkTransport
+	streams  *streamLayer
 	store    *store.Store
 	observer *raft.Observer
 	seen     chan raft.Observation
@@ -74,23 +75,26 @@ func startGroup(cfg groupConfig) (*group, error) {
 	conf.BatchApplyCh = false
 	conf.NoLegacyTelemetry = true
 	conf.Logger = cfg.logger.Named("raft")
+	streams := newStreamLayer(cfg)
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream:  &streamLayer{endpoint: cfg.endpoint, resolve: cfg.resolve, self: cfg.serverID},
+		Stream:  streams,
 		MaxPool: raftPool,
 		Timeout: raftCallTimeout,
 		Logger:  cfg.logger.Named("raft-net"),
 	})
 	var r *raft.Raft
 	err := cfg.store.Guard(func() (err error) {
-		r, err = raft.NewRaft(conf, cfg.fsm, cfg.store.Logs(), cfg.store.Stable(), cfg.store.Snapshots(), trans)
+		r, err = raft.NewRaft(conf, cfg.fsm, cfg.store.Logs(), cfg.store.Stable(), cfg.store.Snapshots(), raftTransport{trans})
 		return err
 	})
 	if err != nil {
+		streams.cut()
 		_ = trans.Close()
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
 	g := &group{
-		raft: r, trans: trans, store: cfg.store, seen: make(chan raft.Observation, 16), gone: make(chan struct{}), changed: cfg.changed, stopped: make(chan struct{}), clock: cfg.clock,
+		raft: r, trans: trans, streams: streams, store: cfg.store, clock: cfg.clock, changed: cfg.changed,
+		seen: make(chan raft.Observation, 16), gone: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	g.observer = raft.NewObserver(g.seen, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
@@ -136,7 +140,9 @@ func (g *group) stop() bool {
 }
 
 func (g *group) shutdown() {
-	_ = g.raft.Shutdown().Error()
+	down := g.raft.Shutdown()
+	g.streams.cut() // calls to peers that do not answer would hold it up
+	_ = down.Error()
 	g.raft.DeregisterObserver(g.observer)
 	close(g.seen)
 	<-g.gone
@@ -294,6 +300,20 @@ type streamLayer struct {
 	endpoint transport.Endpoint
 	resolve  func(serverID string) (string, bool)
 	self     string
+	life     context.Context // ends with cut
+	end      context.CancelFunc
+}
+
+func newStreamLayer(cfg groupConfig) *streamLayer {
+	s := &streamLayer{endpoint: cfg.endpoint, resolve: cfg.resolve, self: cfg.serverID}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// cut ends all streams and dials, for good.
+func (s *streamLayer) cut() {
+	s.end()
+	s.endpoint.CutRaft()
 }
 
 // Dial implements raft.StreamLayer.
@@ -303,7 +323,7 @@ func (s *streamLayer) Dial(server raft.ServerAddress, timeout time.Duration) (ne
 	if !ok {
 		return nil, fmt.Errorf("no address known for server %s", id)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(s.life, timeout)
 	defer cancel()
 	return s.endpoint.Dial(ctx, transport.KindRaft, addr, id)
 }

@@ -132,7 +132,7 @@ func (h *Hold) Unlock() error {
 	case h.released:
 		s.mu.Unlock()
 		return ErrUnlocked
-	case err != nil && !errors.Is(err, ErrUnsure) && !h.closing:
+	case err != nil && !errors.Is(err, ErrUnsure) && !(h.closing && s.judgeLocked(s.node.clock.Now()) != leaseLost):
 		h.released = true
 		s.mu.Unlock()
 		return err

@@ -173,6 +173,10 @@ func (c *claim) wait(ctx context.Context, op string, res *locktable.Result) (*Ho
 		return nil, waiting(ctx, op, c.name, res)
 	}
 	hold, err := c.fate()
+	if err != nil {
+		// The session may live on for a while: it is being closed and a callback still works, or the grant was drained before it was known.
+		c.abandon()
+	}
 	return hold, err
 }
 

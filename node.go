@@ -47,6 +47,7 @@ type Node struct {
 	lead    atomic.Pointer[leadership]
 	leaders *signal // wakes whoever waits for another leader
 	names   sync.Map
+	foreign atomic.Pointer[foreignCluster]
 
 	opening chan struct{} // one slot: who holds it may open the node's own session
 	own     *Session      // guarded by opening
@@ -57,6 +58,7 @@ type Node struct {
 	member   chan struct{}          // closed when the node belongs to a cluster
 	joined   sync.Once
 
+	started chan struct{} // closed when all parts are there: the lower ones may call back before
 	// life ends when Close stops the background; until then sessions, calls and callbacks go on.
 	life     context.Context
 	endLife  context.CancelFunc
@@ -82,6 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, boot: newID(), hub: watch.NewHub(watchHistory), leaders: newSignal(),
 		opening: make(chan struct{}, 1), member: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
+		started: make(chan struct{}),
 	}
 	if n.clock == nil {
 		n.clock = clock.System()
@@ -136,11 +139,21 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.founding = membership.New(n.foundingConfig(), n.foundingEnv())
 	n.calls = transport.NewCalls(n.endpoint, n.serve, n.takePush, transport.CallOptions{})
+	close(n.started)
 	n.spawn(n.runLeadership)
 	n.spawn(n.runPacer)
 	n.spawn(n.runFounding)
 	n.spawn(n.runSnapshots)
 	return nil
+}
+
+func (n *Node) isStarted() bool {
+	select {
+	case <-n.started:
+		return true
+	default:
+		return false
+	}
 }
 
 // tryAddress finds out that the address is in use before the data directory is touched. (The port itself is opened later, since handshakes need the
@@ -166,19 +179,26 @@ func (n *Node) transportConfig(id string) transport.Config {
 
 func (n *Node) openStore(ctx context.Context) error {
 	s, err := store.Open(ctx, store.Options{
-		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Logger: n.log.Named("store"),
+		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.pinned, Logger: n.log.Named("store"),
 		OnFail: n.storeFailed, OnStall: n.storeStalled,
 	})
+	if other := (*FieldError)(nil); errors.As(err, &other) {
+		return other // of pinned
+	}
 	if err != nil {
 		return directoryError(err, n.cfg.Dir)
 	}
 	n.store, n.id = s, s.ServerID()
-	id := s.Identity().ClusterID
-	if want := n.cfg.ClusterID; want != "" && id != "" && want != id {
-		return &FieldError{Field: "Config.ClusterID", Value: want, Problem: fmt.Sprintf("the data directory belongs to cluster %s", id)}
-	}
-	if id != "" {
+	if id := s.Identity().ClusterID; id != "" {
 		n.setCluster(id)
+	}
+	return nil
+}
+
+// pinned refuses the directory of another cluster than the one that was asked for.
+func (n *Node) pinned(found store.Identity) error {
+	if want, id := n.cfg.ClusterID, found.ClusterID; want != "" && id != "" && want != id {
+		return &FieldError{Field: "Config.ClusterID", Value: want, Problem: fmt.Sprintf("the data directory belongs to cluster %s", id)}
 	}
 	return nil
 }
@@ -196,7 +216,7 @@ func (n *Node) startGossip() error {
 	var err error
 	n.gossip, err = newGossip(n.cfg.sim.MemoryGossip, gossip.Options{
 		Endpoint: n.endpoint, ServerID: n.id, Cluster: n.cfg.Cluster, Meta: n.meta(), Seeds: n.cfg.Join, Keys: n.cfg.GossipKeys,
-		Logger: n.log.Named("gossip"), OnChange: n.gossipChanged, OnConflict: n.idConflict,
+		Logger: n.log.Named("gossip"), OnChange: n.gossipChanged, OnConflict: n.idConflict, OnForeign: n.metForeign,
 	})
 	return err
 }
@@ -260,7 +280,7 @@ func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, 
 	for {
 		res, err := n.router.Do(ctx, cmd, opt)
 		if err != nil || res.Code != locktable.CodeNotFounded {
-			return res, failure(op, name, err)
+			return res, n.explain(failure(op, name, err))
 		}
 		if pause(ctx, foundingPause); ctx.Err() != nil {
 			return res, &WaitError{Op: op, Name: name, Waiting: "the cluster is being founded", Err: joined(ended(ctx), true), unsent: true}
@@ -382,8 +402,8 @@ func (n *Node) storeFailed(err error) {
 // storeStalled takes the node out of raft while a write hangs, so that the others elect; calls go on, so that this node's holds live on through
 // another leader.
 func (n *Node) storeStalled(stalled bool) {
-	if n.endpoint == nil {
-		return
+	if !n.isStarted() {
+		return // Open itself waits for the write
 	}
 	if stalled {
 		n.log.Warn("a disk write hangs: taking no part in raft until it succeeds")
@@ -410,12 +430,13 @@ func (n *Node) fail(err error) {
 	}
 	n.log.Error("node failed", "error", err)
 	n.spawn(func() {
-		if n.endpoint != nil {
-			n.endpoint.CutRaft()
+		select {
+		case <-n.started:
+		case <-n.life.Done():
+			return // whoever ended it stops the parts
 		}
-		if n.group != nil {
-			n.group.stop()
-		}
+		n.endpoint.CutRaft()
+		n.group.stop()
 		n.leaders.raise()
 	})
 }

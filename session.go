@@ -300,7 +300,7 @@ func (s *Session) renew() {
 // news of all the session's claims, where sending each claim again would cost one entry a waiter.
 func (s *Session) hurry() {
 	s.mu.Lock()
-	s.renewSoon = len(s.claims) > 0
+	s.renewSoon = s.renewSoon || len(s.claims) > 0
 	s.mu.Unlock()
 }
 
@@ -355,14 +355,15 @@ func (s *Session) close(cause Cause) error {
 	s.mu.Unlock()
 	defer s.lose(s.closing)
 
+	outlasted := &WaitError{Op: op, Waiting: "callbacks still work; the session ends by its TTL", Err: context.DeadlineExceeded}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
 	case <-s.idle:
 	case <-timer.C:
-		return &WaitError{Op: op, Waiting: "callbacks still work; the session ends by its TTL", Err: context.DeadlineExceeded}
-	case <-s.life.Done():
-		return nil
+		return outlasted
+	case <-s.life.Done(): // the pacer saw the deadline first
+		return outlasted
 	}
 	ctx, cancel := context.WithTimeout(s.life, min(closeBound, s.leftNow()))
 	defer cancel()

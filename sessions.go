@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -132,13 +133,17 @@ func (n *Node) current(ctx context.Context) (*Session, error) {
 }
 
 // endExpired tells the cluster that a session is over which this node gave up by its own deadline, so that its locks need not wait for the rest of the TTL.
-// One try, bounded: the TTL does it otherwise.
+// It goes on until it is answered or the node closes: when the quorum was away for longer than the lease, every member's stamps begin anew with the
+// next leader, and claims of calls that failed long ago would stand in the way for another TTL.
 func (n *Node) endExpired(s *Session) {
 	n.spawn(func() {
-		ctx, cancel := context.WithTimeout(n.life, closeBound)
-		defer cancel()
-		cmd := &locktable.Command{Op: locktable.OpClose, Session: s.id}
-		_, _ = n.do(ctx, "close session", "", cmd, router.Options{})
+		for n.life.Err() == nil {
+			cmd := &locktable.Command{Op: locktable.OpClose, Session: s.id}
+			if _, err := n.do(n.life, "close session", "", cmd, router.Options{}); !errors.Is(err, ErrOverloaded) {
+				return
+			}
+			pause(n.life, persistPause)
+		}
 	})
 }
 
@@ -155,6 +160,17 @@ func (n *Node) deliver(e *locktable.Event) {
 		s.mu.Unlock()
 	case locktable.EventForced, locktable.EventDraining:
 		s.fetchNews()
+	case locktable.EventSessionExpiry, locktable.EventSessionClosed:
+		s.endedByCluster()
+	}
+}
+
+// endedByCluster takes in that the session is over, which the next renewal would find out later.
+func (s *Session) endedByCluster() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing == nil {
+		s.loseLocked(&LostError{Cause: CauseExpired, Reason: "the cluster ended the session"})
 	}
 }
 

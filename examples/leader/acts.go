@@ -11,7 +11,7 @@ import (
 
 const (
 	playBound     = 58 * time.Second // all acts together, with the least TTL
-	takeOverExtra = 10 * time.Second // what a take-over may need beyond the TTL, if the group's own leader goes with the lock's holder
+	takeOverExtra = 10 * time.Second // beyond the TTL, if the raft leader goes with the lock's holder
 	lateBound     = 3 * time.Second  // from SIGCONT to the late write
 	rejoinBound   = 10 * time.Second // from SIGCONT until the instance knows who leads
 )
@@ -29,10 +29,11 @@ func (d *demo) play(ctx context.Context) error {
 
 // moments are how long after an accepted write the leader is stopped, one for each try.
 //
-// A write comes late only if the process is stopped between its question whether it still leads and its write, that is, while it prepares. The
-// preparation begins when the answer to the write before has reached it, and takes 100 ms; so these moments lie within it unless the machine is very
-// busy. Stopped anywhere else, the leader asks first when it goes on, sees that it leads no more, and writes nothing: right too, but
-// nothing for the ledger to refuse. Then it is done again at another moment.
+// A write comes late only if the process is stopped between its question whether it still leads and its write, that is,
+// while it prepares. The preparation begins when the answer to the write before has reached it, and takes 100 ms; so these
+// moments lie within it unless the machine is very busy. Stopped anywhere else, the leader asks first when it goes on, sees
+// that it leads no more, and writes nothing: right too, but nothing for the ledger to refuse. Then it is done again at
+// another moment.
 var moments = []time.Duration{30 * time.Millisecond, 50 * time.Millisecond, 15 * time.Millisecond}
 
 func (d *demo) pauseLeader(ctx context.Context) error {
@@ -46,7 +47,8 @@ func (d *demo) pauseLeader(ctx context.Context) error {
 	return fmt.Errorf("no stale write in %d pauses", len(moments))
 }
 
-// pauseOnce stops the leader for longer than its lease, lets it go on beside its successor, and tells whether a late write of it was refused.
+// pauseOnce stops the leader for longer than its lease, lets it go on beside its successor, and tells whether a late write
+// of it was refused.
 func (d *demo) pauseOnce(ctx context.Context, moment time.Duration) (late bool, err error) {
 	old, err := d.stopAtWork(ctx, moment)
 	if err != nil {
@@ -57,12 +59,13 @@ func (d *demo) pauseOnce(ctx context.Context, moment time.Duration) (late bool, 
 	if err != nil {
 		return false, err
 	}
+	accepted := d.ledger.view().accepted(old.Token)
 	if err := p.resume(); err != nil {
 		return false, err
 	}
 	p.frozen = false
 	d.line.say(trouble, "resume", "%s goes on (SIGCONT), in the belief that it leads", p.name)
-	if late, err = d.awaitLateWrite(ctx, old); err != nil {
+	if late, err = d.awaitLateWrite(ctx, old, accepted); err != nil {
 		return false, err
 	}
 	return late, d.awaitRejoin(ctx, p, next)
@@ -104,14 +107,22 @@ func (d *demo) succeed(ctx context.Context, old term) (term, error) {
 	return next, d.awaitWrites(ctx, next)
 }
 
-func (d *demo) awaitLateWrite(ctx context.Context, old term) (bool, error) {
+// awaitLateWrite waits for the ledger's judgement of the old leader's write, if there comes one. From the successor's first
+// write on, any more of the old token that is accepted is a write over the successor's.
+func (d *demo) awaitLateWrite(ctx context.Context, old term, accepted int) (bool, error) {
 	late, cancel := context.WithTimeout(ctx, lateBound)
 	defer cancel()
-	err := d.ledger.await(late, func(v ledgerView) bool { return v.refusals(old.Token) > 0 })
+	err := d.ledger.await(late, func(v ledgerView) bool {
+		return v.refusals(old.Token) > 0 || v.accepted(old.Token) > accepted || len(v.faults) > 0
+	})
+	v := d.ledger.view()
 	switch {
+	case len(v.faults) > 0:
+		return false, errors.Join(v.faults...)
+	case v.accepted(old.Token) > accepted:
+		return false, fmt.Errorf("stale write accepted: %s wrote with token %v after its successor", old.Instance, old.Token)
 	case err == nil:
-		refused := d.ledger.view().refused
-		r := refused[len(refused)-1]
+		r := v.refused[len(v.refused)-1]
 		d.line.say(good, "write refused", "%s, token %v: the ledger has accepted %v", r.Instance, r.Token, r.Highest)
 		return true, nil
 	case ctx.Err() != nil:
@@ -120,7 +131,8 @@ func (d *demo) awaitLateWrite(ctx context.Context, old term) (bool, error) {
 	return false, nil
 }
 
-// awaitRejoin waits until the resumed instance knows its successor and all but the leader wait for the lock: it is one like the others again.
+// awaitRejoin waits until the resumed instance knows its successor and all but the leader wait for the lock: it is one like
+// the others again.
 func (d *demo) awaitRejoin(ctx context.Context, p *process, next term) error {
 	ctx, cancel := within(ctx, rejoinBound, p.name+" did not come back")
 	defer cancel()

@@ -75,7 +75,8 @@ func (l *ledger) add(e entry) (int, error) {
 		want, owner = l.entries[n-1].Seq+1, l.entries[n-1].Instance
 	}
 	if e.Seq != want || e.Instance != owner {
-		fault := fmt.Errorf("%w: %s sent %d under token %v, expected %d of %s", errOutOfOrder, e.Instance, e.Seq, e.Token, want, owner)
+		fault := fmt.Errorf("%w: %s sent %d under token %v, expected %d of %s",
+			errOutOfOrder, e.Instance, e.Seq, e.Token, want, owner)
 		l.faults = append(l.faults, fault)
 		l.raise()
 		return 0, fault
@@ -200,7 +201,8 @@ func (l *ledger) serveAppend(rw http.ResponseWriter, r *http.Request) {
 	instance, seq := r.PostFormValue(fieldInstance), r.PostFormValue(fieldSeq)
 	n, err := strconv.Atoi(seq)
 	if err != nil || instance == "" {
-		http.Error(rw, fmt.Sprintf("%s %q, %s %q: a name and a number are needed", fieldInstance, instance, fieldSeq, seq), http.StatusBadRequest)
+		problem := fmt.Sprintf("%s %q, %s %q: a name and a number are needed", fieldInstance, instance, fieldSeq, seq)
+		http.Error(rw, problem, http.StatusBadRequest)
 		return
 	}
 	index, err := l.append(t, instance, n)

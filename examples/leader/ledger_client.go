@@ -28,8 +28,9 @@ func newLedgerClient(base, instance string) *ledgerClient {
 	return &ledgerClient{base: strings.TrimSuffix(base, "/"), instance: instance, http: &http.Client{Timeout: appendLimit}}
 }
 
-// append writes the seq-th entry of the term with token t. A *StaleTokenError says that the ledger has accepted a higher one. It does not
-// retry: after any other error nobody knows whether the write took place, and a new term begins a new count.
+// append writes the seq-th entry of the term with token t. A *StaleTokenError says that the ledger has accepted a higher
+// one. It does not retry: after any other error nobody knows whether the write took place, and a new term begins a new
+// count.
 func (c *ledgerClient) append(ctx context.Context, t quorumlock.Token, seq int) error {
 	form := url.Values{fieldInstance: {c.instance}, fieldSeq: {strconv.Itoa(seq)}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/append", strings.NewReader(form.Encode()))

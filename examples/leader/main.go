@@ -1,13 +1,13 @@
-// Command leader is a service of which one instance at a time, the leader, does a job: it appends to a ledger. The lock that elects the leader lives inside
-// the service; nothing runs beside it.
+// Command leader is a service of which one instance at a time, the leader, does a job: it appends to a ledger. The lock that
+// elects the leader lives inside the service; nothing runs beside it.
 //
 // Without arguments it demonstrates what happens to such a service in bad hours, with three real processes on this machine:
 //
 //	go run ./examples/leader
 //
-// It elects a leader; stops that process for longer than its lease, so that another takes over, and lets the old one go on, whose
-// late write the ledger refuses by its token; kills the second leader, so that a third takes over; and stops what is left. With -keep it
-// only starts the service, tells where it answers, and runs until it is interrupted.
+// It elects a leader; stops that process for longer than its lease, so that another takes over, and lets the old one go on,
+// whose late write the ledger refuses by its token; kills the second leader, so that a third takes over; and stops what is
+// left. With -keep it only starts the service, tells where it answers, and runs until it is interrupted.
 //
 // With -addr it is one instance of the service, as it would be started on each of three machines that trust their network:
 //
@@ -15,8 +15,8 @@
 //	leader -addr 10.0.0.1:7000 -join 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000 -dir /var/lib/leader \
 //		-http 10.0.0.1:8000 -ledger http://10.0.0.9:9000 -allow-plaintext
 //
-// The files to copy from are service.go, the instance, and job.go, what the leader does. ledger.go is a resource that checks tokens. The rest directs
-// the demonstration.
+// The files to copy from are service.go, the instance, and job.go, what the leader does. ledger.go is a resource that checks
+// tokens. The rest directs the demonstration.
 package main
 
 import (
@@ -58,7 +58,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f := flag.NewFlagSet("leader", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.IntVar(&o.expect, "n", 3, "`number` of instances, 3 or 5")
-	f.DurationVar(&o.ttl, "ttl", quorumlock.MinSessionTTL, "session TTL: how long a leader that is not heard of keeps its place, 5s or more")
+	f.DurationVar(&o.ttl, "ttl", quorumlock.MinSessionTTL,
+		"session TTL: how long a leader that is not heard of keeps its place, 5s or more")
 	f.BoolVar(&o.keep, "keep", false, "start the service, print the URLs of its instances, and run until interrupted; data stays")
 	f.BoolVar(&o.verbose, "v", false, "show what the instances log")
 	f.StringVar(&o.addr, "addr", "", "run ONE instance: `host:port` of its node")

@@ -69,7 +69,10 @@ func checkStory(t *testing.T, lines []string) {
 	}
 	story := strings.Join(lines, "\n")
 	at := 0
-	for _, event := range []string{"quorum formed", "leader", "writes accepted", "pause", "leader", "resume", "write refused", "kill", "leader", "stopped"} {
+	events := []string{
+		"quorum formed", "leader", "writes accepted", "pause", "leader", "resume", "write refused", "kill", "leader", "stopped",
+	}
+	for _, event := range events {
 		i := strings.Index(story[at:], "s  "+event)
 		if i < 0 {
 			t.Fatalf("no %q after:\n%s", event, story[:at])

@@ -21,7 +21,6 @@ const (
 	startBound = 10 * time.Second // from the start to the first leader
 	stopBound  = 15 * time.Second // from SIGTERM to the exit
 	starts     = 2                // how often the start is tried if ports are taken
-	pollPause  = 50 * time.Millisecond
 )
 
 // errAddressTaken is the one failure of a start that is worth another try: somebody took a port between its choice and its use.
@@ -38,7 +37,8 @@ type demo struct {
 	procs     []*process
 }
 
-// runDemo plays the demonstration, or with -keep only the start and the stop, and prints the last line if everything was as it must be.
+// runDemo plays the demonstration, or with -keep only the start and the stop, and prints the last line if everything was as
+// it must be.
 func runDemo(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if canPause != nil {
 		return canPause
@@ -58,7 +58,8 @@ func runDemo(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return err
 	}
 	v := d.ledger.view()
-	fmt.Fprintf(d.line, "ok: %d leaders, tokens strictly rising, %d stale writes refused, %.1f s\n", len(v.terms()), len(v.refused), took.Seconds())
+	fmt.Fprintf(d.line, "ok: %d leaders, tokens strictly rising, %d stale writes refused, %.1f s\n",
+		len(v.terms()), len(v.refused), took.Seconds())
 	return nil
 }
 
@@ -87,7 +88,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		err = d.play(running)
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, d.verify()) // the ledger may know why
 	}
 	// An interrupt has ended ctx, with -keep as it is meant to.
 	if err := d.stopAll(context.WithoutCancel(ctx)); err != nil {
@@ -96,7 +97,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.verify()
 }
 
-// start starts the instances and waits for the first leader. The context that it gives ends, with the cause, when an instance goes unexpectedly.
+// start starts the instances and waits for the first leader. The context that it gives ends, with the cause, when an
+// instance goes unexpectedly.
 func (d *demo) start(ctx context.Context) (context.Context, error) {
 	d.line.say(plain, "start", "%d instances, session TTL %v, ledger at %s", d.expect, d.ttl, d.ledgerURL)
 	for try := 1; ; try++ {
@@ -149,7 +151,8 @@ func (d *demo) echo() io.Writer {
 	return d.line
 }
 
-// mourn waits for the end of an instance, and ends the demonstration if it was not expected. With -keep it is somebody's experiment.
+// mourn waits for the end of an instance, and ends the demonstration if it was not expected. With -keep it is somebody's
+// experiment.
 func (d *demo) mourn(p *process, lost context.CancelCauseFunc) {
 	<-p.exited
 	switch {
@@ -201,7 +204,8 @@ func (d *demo) inQuorum(ctx context.Context, p *process) error {
 	return nil
 }
 
-// takeOver waits for a leader with a higher token than old's: one whose write the ledger has accepted, and on whom the cluster agrees.
+// takeOver waits for a leader with a higher token than old's: one whose write the ledger has accepted, and on whom the
+// cluster agrees.
 func (d *demo) takeOver(ctx context.Context, old term) (term, error) {
 	began := time.Now()
 	newer := func(v ledgerView) bool { return v.last().Token > old.Token }
@@ -231,7 +235,8 @@ func (d *demo) leader(ctx context.Context) (term, error) {
 		}
 		last := d.ledger.view().last()
 		if view.Leader != last.Instance || view.Token != last.Token {
-			return fmt.Errorf("%q leads with token %v, but %q wrote last with token %v", view.Leader, view.Token, last.Instance, last.Token)
+			return fmt.Errorf("%q leads with token %v, but %q wrote last with token %v",
+				view.Leader, view.Token, last.Instance, last.Token)
 		}
 		now = term{Token: last.Token, Instance: last.Instance}
 		return nil
@@ -267,7 +272,8 @@ func (d *demo) awaitWrites(ctx context.Context, t term) error {
 	return nil
 }
 
-// stopAll stops what is left as a deployment would, all at once. The leader is told last: it gives the lock back when nobody waits for it any more.
+// stopAll stops what is left as a deployment would, all at once. The leader is told last: it gives the lock back when nobody
+// waits for it any more.
 func (d *demo) stopAll(ctx context.Context) error {
 	ctx, cancel := within(ctx, stopBound, "no clean stop")
 	defer cancel()
@@ -303,47 +309,6 @@ func order(last bool) int {
 		return 1
 	}
 	return 0
-}
-
-// checkAcknowledged compares what instances were told with what the ledger has: an accepted write must not be lost.
-func (d *demo) checkAcknowledged(ctx context.Context, procs []*process) error {
-	for _, p := range procs {
-		var own []result
-		if err := p.get(ctx, "/results", &own); err != nil {
-			if d.keep {
-				continue // somebody has stopped it by hand
-			}
-			return err
-		}
-		v := d.ledger.view()
-		for _, r := range own {
-			if have := v.accepted(r.Token); have < r.Accepted {
-				return fmt.Errorf("%s was told that %d writes under token %v were accepted; the ledger has %d", p.name, r.Accepted, r.Token, have)
-			}
-		}
-	}
-	return nil
-}
-
-// verify looks at the whole story once more, in the ledger alone.
-func (d *demo) verify() error {
-	v := d.ledger.view()
-	problems := slices.Clone(v.faults)
-	for i, e := range v.entries {
-		if e.Index != i+1 {
-			problems = append(problems, fmt.Errorf("accepted write %d is lost: %d stands in its place", i+1, e.Index))
-		}
-		if i > 0 && e.Token < v.entries[i-1].Token {
-			problems = append(problems, fmt.Errorf("stale write accepted: token %v after %v", e.Token, v.entries[i-1].Token))
-		}
-	}
-	for _, r := range v.refused {
-		// Who was paused had written before. A token that is stale when it is first used was granted too low.
-		if v.accepted(r.Token) == 0 && !d.keep {
-			problems = append(problems, fmt.Errorf("token not rising: %s got %v after %v", r.Instance, r.Token, r.Highest))
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // destroy ends all children, whatever state they are in.
@@ -385,25 +350,4 @@ func names(procs []*process) string {
 		list = append(list, p.name)
 	}
 	return strings.Join(list, ", ")
-}
-
-// within bounds a wait; what names what has not happened when it ends.
-func within(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s within %v", what, d))
-}
-
-// poll asks until the answer is no error. When ctx ends first the error is its cause, with the last answer.
-func poll(ctx context.Context, ask func() error) error {
-	for {
-		err := ask()
-		if err == nil {
-			return nil
-		}
-		if cause := context.Cause(ctx); errors.Is(err, cause) {
-			return cause
-		} else if cause != nil {
-			return fmt.Errorf("%w; last answer: %w", cause, err)
-		}
-		sleep(ctx, pollPause)
-	}
 }

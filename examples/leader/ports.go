@@ -9,8 +9,9 @@ const loopback = "127.0.0.1:0"
 
 // freeAddrs gives n addresses on loopback whose ports are free now, for TCP and UDP.
 //
-// Who asks for free ports in order to hand them over may lose them again on the way; the children therefore say when they found
-// one taken. That is rare: all are held together until the last one is found, and the kernel does not soon give out again what was just let go.
+// Who asks for free ports in order to hand them over may lose them again on the way; the children therefore say when they
+// found one taken. That is rare: all are held together until the last one is found, and the kernel does not soon give out
+// again what was just let go.
 func freeAddrs(n int) ([]string, error) {
 	var addrs []string
 	for len(addrs) < n {
@@ -26,8 +27,8 @@ func freeAddrs(n int) ([]string, error) {
 	return addrs, nil
 }
 
-// reserve holds one port until release is called. addr is "" if the port that TCP was given is taken for UDP; holding it all the same keeps it
-// from being offered again.
+// reserve holds one port until release is called. addr is "" if the port that TCP was given is taken for UDP; holding it all
+// the same keeps it from being offered again.
 func reserve() (addr string, release func(), err error) {
 	tcp, err := net.Listen("tcp", loopback)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // canPause is nil where processes can be stopped and continued, which the demonstration is about.
 var canPause error
 
-// ownGroup puts a child in a process group of its own. An interrupt typed at the terminal then reaches only the parent, which ends
-// its children in order; and the group shows at the end whether anything was left behind.
+// ownGroup puts a child in a process group of its own. An interrupt typed at the terminal then reaches only the parent,
+// which ends its children in order; and the group shows at the end whether anything was left behind.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)

@@ -49,8 +49,8 @@ func startProcess(o processOptions) (*process, error) {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	p := &process{name: o.name, url: "http://" + o.web, exited: make(chan struct{}), output: &output{name: o.name, echo: o.echo}}
-	p.cmd = exec.Command(self, "-with-parent", "-name", o.name, "-addr", o.addr, "-join", strings.Join(o.join, ","), "-dir", o.dir,
-		"-http", o.web, "-ledger", o.ledger, "-ttl", o.ttl.String(), "-n", strconv.Itoa(len(o.join)))
+	p.cmd = exec.Command(self, "-with-parent", "-name", o.name, "-addr", o.addr, "-join", strings.Join(o.join, ","),
+		"-dir", o.dir, "-http", o.web, "-ledger", o.ledger, "-ttl", o.ttl.String(), "-n", strconv.Itoa(len(o.join)))
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = time.Second // a grandchild that kept the pipe could hold Wait for ever
 	ownGroup(p.cmd)
@@ -139,7 +139,7 @@ type output struct {
 }
 
 // keptLines is how much of a child's output is shown when the demonstration fails.
-const keptLines = 40
+const keptLines = 100
 
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()

@@ -54,10 +54,11 @@ type instance struct {
 	results results
 }
 
-// runInstance is the life of one instance. It returns nil after a stop that was asked for by SIGTERM, SIGINT or the end of ctx.
+// runInstance is the life of one instance. It returns nil after a stop that was asked for by SIGTERM, SIGINT or the end of
+// ctx.
 //
-// The order of the end is that of the defers, read upwards: the campaign has returned, so no work is under way and the lock is released;
-// then the HTTP server answers what it has begun; then the node goes.
+// The order of the end is that of the defers, read upwards: the campaign has returned, so no work is under way and the lock
+// is released; then the HTTP server answers what it has begun; then the node goes.
 func runInstance(ctx context.Context, o instanceOptions, log *slog.Logger) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -90,8 +91,8 @@ func runInstance(ctx context.Context, o instanceOptions, log *slog.Logger) (err 
 
 // campaign does the job whenever this instance is the leader, until ctx ends.
 //
-// Do waits in the queue for the lock, works under it, and releases it. Leadership that ends in any way but a stop is not an error of the
-// service: the instance goes to the end of the queue and tries again.
+// Do waits in the queue for the lock, works under it, and releases it. Leadership that ends in any way but a stop is not an
+// error of the service: the instance goes to the end of the queue and tries again.
 func (s *instance) campaign(ctx context.Context, opts ...quorumlock.LockOption) {
 	leader := quorumlock.NewMutex(s.node, lockName, opts...)
 	for ctx.Err() == nil {
@@ -119,8 +120,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// closeNode stops the node. When the last instances of a deployment stop together, the very last ones find no quorum to say good-bye to. That
-// is no failure: what they held, the TTL frees.
+// closeNode stops the node. When the last instances of a deployment stop together, the very last ones find no quorum to say
+// good-bye to. That is no failure: what they held, the TTL frees.
 func closeNode(node *quorumlock.Node, log *slog.Logger) error {
 	err := node.Close()
 	var unanswered *quorumlock.WaitError

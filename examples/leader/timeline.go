@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// timeline prints one line for each event, with the time since the start. It is safe for concurrent use, and so is writing whole lines to it.
+// timeline prints one line for each event, with the time since the start. It is safe for concurrent use, and so is writing
+// whole lines to it.
 type timeline struct {
 	start  time.Time
 	colour bool

@@ -43,7 +43,7 @@ func (s *instance) startWeb(addr string) (*web, error) {
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) { s.healthz(rw, w.ready.Load()) })
 	mux.HandleFunc("GET /leader", s.leader)
 	mux.HandleFunc("GET /members", s.members)
-	mux.HandleFunc("GET /results", func(rw http.ResponseWriter, r *http.Request) { writeJSON(rw, http.StatusOK, s.results.list()) })
+	mux.HandleFunc("GET /results", s.ownResults)
 	w.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		if err := w.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
@@ -61,7 +61,8 @@ func (w *web) stop() {
 	}
 }
 
-// healthz asks nobody: an instance without a quorum is to wait for the others, not to be restarted by whoever looks after its health.
+// healthz asks nobody: an instance without a quorum is to wait for the others, not to be restarted by whoever looks after
+// its health.
 func (s *instance) healthz(rw http.ResponseWriter, ready bool) {
 	switch err := s.node.Err(); {
 	case err != nil:
@@ -97,6 +98,11 @@ func (s *instance) members(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(rw, http.StatusOK, list)
+}
+
+// ownResults tells what this instance knows of its own terms as leader.
+func (s *instance) ownResults(rw http.ResponseWriter, _ *http.Request) {
+	writeJSON(rw, http.StatusOK, s.results.list())
 }
 
 func writeJSON(rw http.ResponseWriter, status int, v any) {

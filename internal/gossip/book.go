@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -33,15 +34,19 @@ type book struct {
 	id      string
 	self    record
 	left    bool
-	entries map[string]*entry    // by server id, without the own one
-	learned map[string]time.Time // addresses that were told, with the time
-	told    map[string]string    // server id -> address told by Learn; counts only while the member is not alive
+	entries map[string]*entry      // by server id, without the own one
+	learned map[string]time.Time   // addresses that were told, with the time
+	told    map[string]string      // server id -> address told by Learn; counts only while the member is not alive
+	foreign func(clusterID string) // told of other clusters of this name
 	// contested is the time up to which this process insists on its address: others still believe in a former one of its id.
 	contested time.Time
 }
 
-func newBook(id string, self record) *book {
-	return &book{id: id, self: self, entries: map[string]*entry{}, learned: map[string]time.Time{}, told: map[string]string{}}
+func newBook(id string, self record, foreign func(clusterID string)) *book {
+	if foreign == nil {
+		foreign = func(string) {}
+	}
+	return &book{id: id, self: self, foreign: foreign, entries: map[string]*entry{}, learned: map[string]time.Time{}, told: map[string]string{}}
 }
 
 // own is the record this process publishes.
@@ -49,6 +54,15 @@ func (b *book) own() record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.self
+}
+
+// admits says whether a member with record rec may be in this process's view.
+func (b *book) admits(rec record) error {
+	err := b.own().admits(rec)
+	if errors.Is(err, errOtherID) {
+		b.foreign(rec.meta.ClusterID)
+	}
+	return err
 }
 
 // setMeta changes the own record, if it can still be encoded.

@@ -13,7 +13,7 @@ func at(addr string, started int64) record {
 
 func TestBookBelievesTheLaterStart(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := newBook("self", at("s:1", 1))
+	b := newBook("self", at("s:1", 1), nil)
 	old, young := at("old:1", 10), at("young:1", 20)
 	if !b.confirm("x", old, now) {
 		t.Error("first sight is no change")
@@ -50,7 +50,7 @@ func TestBookBelievesTheLaterStart(t *testing.T) {
 
 func TestBookClaimLapses(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := newBook("self", at("s:1", 1))
+	b := newBook("self", at("s:1", 1), nil)
 	b.claim("x", at("x:1", 2), now)
 	if b.sweep(now.Add(claimLapses)) || len(b.members()) != 2 {
 		t.Error("lapsed too early")
@@ -66,7 +66,7 @@ func TestBookClaimLapses(t *testing.T) {
 
 func TestBookLookupOrder(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := newBook("self", at("s:1", 1))
+	b := newBook("self", at("s:1", 1), nil)
 	b.learn("x", "told:1", now)
 	want := func(addr string) {
 		t.Helper()
@@ -94,7 +94,7 @@ func TestBookLookupOrder(t *testing.T) {
 
 func TestBookIsBounded(t *testing.T) {
 	start := time.Unix(1000, 0)
-	b := newBook("self", at("s:1", 1))
+	b := newBook("self", at("s:1", 1), nil)
 	for i := range maxEntries + 500 {
 		id, rec := fmt.Sprint("x", i), at(fmt.Sprintf("x:%d", i), int64(i))
 		now := start.Add(time.Duration(i) * time.Millisecond)

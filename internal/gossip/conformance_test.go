@@ -262,12 +262,17 @@ func TestForeignNameRefused(t *testing.T) {
 func TestForeignIDRefused(t *testing.T) {
 	eachForm(t, func(t *testing.T, p *pool) {
 		with := func(id string) func(*Options) { return func(o *Options) { o.Meta.ClusterID = id } }
-		a, b := p.start("h1", "a", with("one")), p.start("h2", "b", with("one"))
+		var met atomic.Value
+		note := func(o *Options) { o.OnForeign = func(id string) { met.Store(id) } }
+		a, b := p.start("h1", "a", with("one"), note), p.start("h2", "b", with("one"))
 		x, y := p.start("h3", "x", with("two")), p.start("h4", "y", with("two"), func(o *Options) { o.Seeds = []string{"h3:7000"} })
 		p.within(3*time.Second, "own ones", func() bool { return sees("a b", a, b) && sees("x y", x, y) })
 		p.never(20*time.Second, "clusters merged", func() bool { return !sees("a b", a, b) || !sees("x y", x, y) })
 		if len(p.log.with("another cluster")) == 0 {
 			t.Error("the refusal was not logged")
+		}
+		if id := met.Load(); id != "two" {
+			t.Errorf("told of the foreign cluster %v, want two", id)
 		}
 		// One that belongs to no cluster yet sees both, and after it has joined one only that.
 		n := p.start("h5", "n", func(o *Options) { o.Seeds = []string{"h1:7000", "h3:7000"} })

@@ -66,7 +66,7 @@ func NewMemberlist(opt Options) (Gossip, error) {
 		return nil, err
 	}
 	g := &mlGossip{
-		opt: opt, log: opt.Logger, lines: &limiter{}, book: newBook(opt.ServerID, self), addrs: &addressBook{},
+		opt: opt, log: opt.Logger, lines: &limiter{}, book: newBook(opt.ServerID, self, opt.OnForeign), addrs: &addressBook{},
 		group: newGoroutineGroup(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	g.mlLog = &mlLog{log: opt.Logger, lines: g.lines}

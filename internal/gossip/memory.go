@@ -73,7 +73,7 @@ func NewMemory(opt Options) (Gossip, error) {
 		return nil, err
 	}
 	g := &memoryGossip{
-		opt: opt, log: opt.Logger, lines: &limiter{}, book: newBook(opt.ServerID, self), sealer: sealer,
+		opt: opt, log: opt.Logger, lines: &limiter{}, book: newBook(opt.ServerID, self, opt.OnForeign), sealer: sealer,
 		wake: make(chan struct{}, 1), peers: map[string]*peer{},
 	}
 	g.seeds = &seeds{names: opt.Seeds, resolve: opt.Resolve, log: opt.Logger, lines: g.lines}

@@ -66,7 +66,7 @@ func (g *memoryGossip) refused(who string, err error, now time.Time) {
 func (g *memoryGossip) merge(r row, now time.Time) (changed bool) {
 	rec, err := decodeRecord(r.rec)
 	if err == nil {
-		err = g.book.own().admits(rec)
+		err = g.book.admits(rec)
 	}
 	if err != nil || len(r.id) > maxServerID || r.id == "" {
 		g.refused(r.id, err, now)

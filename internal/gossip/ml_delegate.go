@@ -80,7 +80,7 @@ func (d *mlDelegate) accept(n *memberlist.Node) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	if err := d.book.own().admits(rec); err != nil {
+	if err := d.book.admits(rec); err != nil {
 		return record{}, err
 	}
 	ip, port, err := d.addrs.node(rec.addr)

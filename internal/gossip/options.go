@@ -35,6 +35,9 @@ type Options struct {
 	// is the one that says it started first. Both answered just now, so a restart at a new address is never reported. The rules
 	// of OnChange hold.
 	OnConflict func(serverID, addrA, addrB string)
+	// OnForeign is told, each time one shows itself, the id of another cluster of this cluster's name, whose instances are refused. It is called with locks
+	// held and must only take note.
+	OnForeign func(clusterID string)
 }
 
 var errClosed = errors.New("gossip is closed")

@@ -68,7 +68,7 @@ func TestLeaderDiskFails(t *testing.T) {
 		if err := c.Node(old).Err(); !errors.Is(err, quorumlock.ErrFailed) || !errors.Is(err, failure) {
 			t.Errorf("node with a failed disk reports %v", err)
 		}
-		time.Sleep(2 * quorumTTL)
+		time.Sleep(quorumTTL + 2*time.Second)
 		if _, gap := r.seen(); gap > grantBound {
 			t.Errorf("no grant for %v", gap)
 		}
@@ -123,7 +123,7 @@ func TestFollowerDiskFails(t *testing.T) {
 		r.seen()
 		c.Disk(bad).Fail(errors.New("input/output error"))
 		<-c.Node(bad).Done()
-		time.Sleep(2 * quorumTTL)
+		time.Sleep(quorumTTL + 2*time.Second)
 		if _, gap := r.seen(); gap > time.Second {
 			t.Errorf("a follower's failure held the cluster up for %v", gap)
 		}

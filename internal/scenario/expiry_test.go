@@ -232,7 +232,7 @@ func TestPanicAndForgottenHold(t *testing.T) {
 		if _, err := quorumlock.NewMutex(c.Node(2), "forgotten").TryLock(ctx); !errors.As(err, &locked) {
 			t.Fatalf("forgotten lock: %v, want locked", err)
 		}
-		if age := time.Since(locked.Since); (age - 5*quorumTTL).Abs() > time.Second || locked.Since.Before(taken.Add(-time.Second)) {
+		if age := time.Since(locked.Since); (age-5*quorumTTL).Abs() > time.Second || locked.Since.Before(taken.Add(-time.Second)) {
 			t.Errorf("shown to be held for %v", age)
 		}
 		if text := locked.Error(); !strings.Contains(text, "node-1") || !strings.Contains(text, "batch 7") {

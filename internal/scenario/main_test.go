@@ -3,9 +3,15 @@
 package scenario_test
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		os.Exit(holdDir(dir))
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -41,13 +41,30 @@ func TestWaiterOfAnExpiredSessionIsNeverGranted(t *testing.T) {
 }
 
 // S01, S02: the cluster ends the session while its node, whose clocks are far slower than allowed, still believes in it. The waiter is
-// told within a second of hearing of the cluster again, though the lock is held all the while, and then released to another.
+// told within a second of hearing of the cluster again, whether the lock is held all the while or has been released to another.
 func TestWaiterLearnsThatTheClusterEndedItsSession(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		t.Run(fmt.Sprintf("released=%v", released), func(t *testing.T) {
 			bubble(t, func(t *testing.T) { testEndedByTheCluster(t, released) })
 		})
 	}
+}
+
+// S02: the same while the node is in touch, only too slow to renew: it need not ask in order to be told.
+func TestWaiterInTouchIsToldThatItsSessionEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		l, f := roles(c)
+		a := lockIn(t, c.Node(l), "k", 5*time.Second)
+		b := waitQueued(t, c, c.Node(f[0]), "k", 1)
+		c.Clock(f[0]).SetRate(0.05)
+		queueBecomes(t, c, "k", 0, 13*time.Second)
+		b.failed(time.Second, quorumlock.ErrLost)
+		c.Clock(f[0]).SetRate(1)
+		unlock(t, a)
+		unlock(t, lockIn(t, c.Node(f[0]), "k", time.Second)) // with a new session
+		c.CheckState()
+	})
 }
 
 func testEndedByTheCluster(t *testing.T, released bool) {

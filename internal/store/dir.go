@@ -60,7 +60,7 @@ func openDir(ctx context.Context, opt Options) (*medium, error) {
 		return nil, err
 	}
 	d := &dataDir{path: opt.Dir, lock: lock, logger: opt.Logger}
-	m, err := d.open(opt.Cluster)
+	m, err := d.open(opt)
 	if err != nil {
 		return nil, errors.Join(d.typed(err), d.close())
 	}
@@ -85,10 +85,19 @@ func makeDir(path string) error {
 }
 
 // open does all reading that may refuse the directory before the first write.
-func (d *dataDir) open(cluster string) (*medium, error) {
-	found, err := d.readMeta(cluster)
+func (d *dataDir) open(opt Options) (*medium, error) {
+	found, err := d.readMeta(opt.Cluster)
 	if err != nil {
 		return nil, err
+	}
+	if d.meta.Complete {
+		identity, err := d.readIdentity()
+		if err == nil {
+			err = opt.admit(identity)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	if err := d.probe(); err != nil {
 		return nil, err
@@ -97,7 +106,7 @@ func (d *dataDir) open(cluster string) (*medium, error) {
 		return nil, err
 	}
 	if !found {
-		d.meta = dirMeta{ServerID: newServerID(), Cluster: cluster, Created: time.Now().UTC()}
+		d.meta = dirMeta{ServerID: newServerID(), Cluster: opt.Cluster, Created: time.Now().UTC()}
 		if err := d.writeMeta(); err != nil {
 			return nil, err
 		}

@@ -46,20 +46,23 @@ func NewDisk() *Disk {
 }
 
 // open takes the disk for one Store.
-func (d *Disk) open(cluster string, durable bool) (*medium, error) {
+func (d *Disk) open(opt Options, durable bool) (*medium, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.user != nil {
 		return nil, &InUseError{Dir: d.name(), Holder: d.user.holder}
 	}
-	if d.used && d.cluster != cluster {
-		return nil, &ForeignError{Dir: d.name(), Found: d.cluster, Asked: cluster}
+	if d.used && d.cluster != opt.Cluster {
+		return nil, &ForeignError{Dir: d.name(), Found: d.cluster, Asked: opt.Cluster}
 	}
 	if d.retired {
 		d.serverID, d.identity, d.retired = newServerID(), Identity{}, false
 		d.logs, d.snapshots = raft.NewInmemStore(), memSnapshots{}
 	}
-	d.used, d.cluster = true, cluster
+	if err := opt.admit(d.identity.clone()); err != nil {
+		return nil, err
+	}
+	d.used, d.cluster = true, opt.Cluster
 	u := &diskUser{disk: d, holder: currentHolder(), gone: make(chan struct{})}
 	d.user = u
 	return &medium{

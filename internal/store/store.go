@@ -30,6 +30,8 @@ type Options struct {
 	Disk *Disk
 	// Cluster is the cluster's name. It is recorded at first use; a directory of another name is a *ForeignError.
 	Cluster string
+	// Admit, if set, is asked about the identity found, before anything is written; its error refuses the store.
+	Admit func(Identity) error
 	// Logger receives what there is to say; default: nothing is logged.
 	Logger hclog.Logger
 	// OnFail is called once, when the latch falls, before any caller of the Store sees the error. The raft streams are cut in
@@ -104,7 +106,7 @@ type Store struct {
 // log and snapshot join without a gap. ctx bounds the wait for a directory that is in use, which ends after 2 s in any case, and
 // the check.
 //
-// Errors: *InUseError, *DirError, *FormatError, *ForeignError, *CorruptError, or ctx's.
+// Errors: *InUseError, *DirError, *FormatError, *ForeignError, *CorruptError, Admit's, or ctx's.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	if opt.Dir != "" && opt.Disk != nil {
 		return nil, errors.New("open store: both Dir and Disk are set")
@@ -126,14 +128,21 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	return s, nil
 }
 
+func (o *Options) admit(id Identity) error {
+	if o.Admit == nil {
+		return nil
+	}
+	return o.Admit(id)
+}
+
 func openMedium(ctx context.Context, opt Options) (*medium, error) {
 	switch {
 	case opt.Disk != nil:
-		return opt.Disk.open(opt.Cluster, true)
+		return opt.Disk.open(opt, true)
 	case opt.Dir != "":
 		return openDir(ctx, opt)
 	default:
-		return NewDisk().open(opt.Cluster, false)
+		return NewDisk().open(opt, false)
 	}
 }
 
