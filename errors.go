@@ -44,6 +44,8 @@ type FieldError struct {
 	Field   string
 	Value   any // nil where it would be noise or secret
 	Problem string
+
+	cause error // what a layer below found, told in Problem
 }
 
 func (e *FieldError) Error() string {
@@ -68,6 +70,9 @@ func shown(v any) string {
 	}
 	return text
 }
+
+// Unwrap gives what the operating system or a layer below said, if it was asked.
+func (e *FieldError) Unwrap() error { return e.cause }
 
 // Is reports whether target is ErrInvalid.
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }

@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/commit"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/quiet"
 	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/internal/wire"
 	"github.com/quorumlock/quorumlock/transport"
@@ -74,13 +75,13 @@ func startGroup(cfg groupConfig) (*group, error) {
 	conf.ShutdownOnRemove = false
 	conf.BatchApplyCh = false
 	conf.NoLegacyTelemetry = true
-	conf.Logger = cfg.logger.Named("raft")
+	conf.Logger = quiet.Logger(cfg.logger.Named("raft"))
 	streams := newStreamLayer(cfg)
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream:  streams,
 		MaxPool: raftPool,
 		Timeout: raftCallTimeout,
-		Logger:  cfg.logger.Named("raft-net"),
+		Logger:  quiet.Logger(cfg.logger.Named("raft-net")),
 	})
 	var r *raft.Raft
 	err := cfg.store.Guard(func() (err error) {

@@ -225,17 +225,17 @@ func (n *Node) startGossip() error {
 func addressError(err error) error {
 	var addr *transport.AddrError
 	if errors.As(err, &addr) {
-		return fmt.Errorf("%w: %w", &FieldError{Field: "Config." + addr.Option, Value: addr.Addr, Problem: addr.Err.Error()}, err)
+		return &FieldError{Field: "Config." + addr.Option, Value: addr.Addr, Problem: addr.Err.Error(), cause: err}
 	}
 	var plain *transport.PlaintextError
 	if errors.As(err, &plain) {
-		return fmt.Errorf("%w: %w", &FieldError{Field: "Config.AllowPlaintext", Problem: plain.Error()}, err)
+		return &FieldError{Field: "Config.AllowPlaintext", Problem: plain.Error(), cause: err}
 	}
 	return err
 }
 
 func directoryError(err error, dir string) error {
-	return fmt.Errorf("%w: %w", &FieldError{Field: "Config.Dir", Value: dir, Problem: "cannot be used"}, err)
+	return &FieldError{Field: "Config.Dir", Value: dir, Problem: err.Error(), cause: err}
 }
 
 // ID is the server id: random, made with the data directory (or at each start without one), never reused.

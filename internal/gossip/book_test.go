@@ -159,17 +159,3 @@ func TestContactsBackOff(t *testing.T) {
 		t.Errorf("busy ones do not count against the limit: %v", got)
 	}
 }
-
-func TestLimiter(t *testing.T) {
-	now := time.Unix(1000, 0)
-	var l limiter
-	if !l.allow("a", now) || l.allow("a", now.Add(logEvery-1)) || !l.allow("b", now) || !l.allow("a", now.Add(logEvery)) {
-		t.Error("not one line per subject and interval")
-	}
-	for i := range 2 * maxSubjects {
-		l.allow(fmt.Sprint(i), now)
-	}
-	if len(l.last) > maxSubjects {
-		t.Errorf("%d subjects", len(l.last))
-	}
-}

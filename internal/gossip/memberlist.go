@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
 	"github.com/hashicorp/memberlist"
+	"github.com/quorumlock/quorumlock/internal/quiet"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 type mlGossip struct {
 	opt    Options
 	log    hclog.Logger
-	lines  *limiter
+	lines  *quiet.Limiter
 	mlLog  *mlLog
 	book   *book
 	addrs  *addressBook
@@ -66,7 +68,7 @@ func NewMemberlist(opt Options) (Gossip, error) {
 		return nil, err
 	}
 	g := &mlGossip{
-		opt: opt, log: opt.Logger, lines: &limiter{}, book: newBook(opt.ServerID, self, opt.OnForeign), addrs: &addressBook{},
+		opt: opt, log: opt.Logger, lines: &quiet.Limiter{}, book: newBook(opt.ServerID, self, opt.OnForeign), addrs: &addressBook{},
 		group: newGoroutineGroup(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	g.mlLog = &mlLog{log: opt.Logger, lines: g.lines}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/quorumlock/quorumlock/internal/quiet"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 type memoryGossip struct {
 	opt    Options
 	log    hclog.Logger
-	lines  *limiter
+	lines  *quiet.Limiter
 	book   *book
 	seeds  *seeds
 	notify *notifier
@@ -73,7 +75,7 @@ func NewMemory(opt Options) (Gossip, error) {
 		return nil, err
 	}
 	g := &memoryGossip{
-		opt: opt, log: opt.Logger, lines: &limiter{}, book: newBook(opt.ServerID, self, opt.OnForeign), sealer: sealer,
+		opt: opt, log: opt.Logger, lines: &quiet.Limiter{}, book: newBook(opt.ServerID, self, opt.OnForeign), sealer: sealer,
 		wake: make(chan struct{}, 1), peers: map[string]*peer{},
 	}
 	g.seeds = &seeds{names: opt.Seeds, resolve: opt.Resolve, log: opt.Logger, lines: g.lines}

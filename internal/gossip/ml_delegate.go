@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
 	"github.com/hashicorp/memberlist"
+	"github.com/quorumlock/quorumlock/internal/quiet"
 )
 
 // mlDelegate hears what memberlist finds out. Nearly all its methods are called under memberlist's lock: they must not block and
@@ -19,7 +21,7 @@ type mlDelegate struct {
 	notify *notifier
 	duels  *duels
 	log    hclog.Logger
-	lines  *limiter
+	lines  *quiet.Limiter
 	poke   func() // wakes the re-join loop
 }
 
@@ -52,7 +54,7 @@ func (d *mlDelegate) NotifyAlive(n *memberlist.Node) error {
 	if d.book.refuse(n.Name) {
 		d.notify.change()
 	}
-	if d.lines.allow("refused "+n.Name, time.Now()) {
+	if d.lines.Allow("refused "+n.Name, time.Now()) {
 		d.log.Warn("refused a gossip member", "server", n.Name, "addr", net.IP(n.Addr).String(), "reason", err)
 	}
 	return err
@@ -130,7 +132,7 @@ func (d *mlDelegate) NotifyConflict(existing, other *memberlist.Node) {
 	if errA != nil || errB != nil || d.book.own().admits(b) != nil {
 		return
 	}
-	if d.lines.allow("conflict "+existing.Name, time.Now()) {
+	if d.lines.Allow("conflict "+existing.Name, time.Now()) {
 		d.log.Warn("one server id at two addresses: restarted elsewhere, or a copied data directory", "server", existing.Name,
 			"known", a.addr, "other", b.addr)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/quorumlock/quorumlock/internal/quiet"
 )
 
 // mlLog is the io.Writer under memberlist's standard logger. memberlist reports each failed probe of a dead peer as an error, for
@@ -17,7 +19,7 @@ import (
 // without its numbers and addresses.
 type mlLog struct {
 	log   hclog.Logger
-	lines *limiter
+	lines *quiet.Limiter
 	muted atomic.Bool // after Close: a suspicion timer of memberlist's may still fire
 }
 
@@ -32,7 +34,7 @@ func (l *mlLog) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	level, text := splitLevel(string(b))
-	if !l.enabled(level) || !l.lines.allow("memberlist "+subject(text), time.Now()) {
+	if !l.enabled(level) || !l.lines.Allow("memberlist "+subject(text), time.Now()) {
 		return len(b), nil
 	}
 	l.log.Log(level, text)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/quorumlock/quorumlock/internal/quiet"
 )
 
 const (
@@ -23,7 +25,7 @@ type seeds struct {
 	names   []string
 	resolve func(ctx context.Context, host string) ([]string, error)
 	log     hclog.Logger
-	lines   *limiter
+	lines   *quiet.Limiter
 
 	mu   sync.Mutex
 	last map[string][]string // name -> addresses of the last good answer
@@ -52,7 +54,7 @@ func (s *seeds) refresh(ctx context.Context, name string) {
 	defer cancel()
 	addrs, err := s.lookup(ctx, name)
 	if err != nil {
-		if ctx.Err() != context.Canceled && s.lines.allow("seed "+name, time.Now()) {
+		if ctx.Err() != context.Canceled && s.lines.Allow("seed "+name, time.Now()) {
 			s.log.Warn("can not resolve a seed; trying on", "seed", name, "error", err)
 		}
 		return

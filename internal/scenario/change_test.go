@@ -80,6 +80,12 @@ func TestNoRaftErrorLeaksFromAnyCall(t *testing.T) {
 				if failed.Load() == 0 {
 					t.Errorf("no call of %d rounds failed: the fault did not bite", calls.Load())
 				}
+				c.Heal()
+				for i := range 3 {
+					c.Disk(i).Hang(false)
+				}
+				time.Sleep(quorumTTL)
+				c.CheckState()
 			})
 		})
 	}

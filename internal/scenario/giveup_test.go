@@ -245,7 +245,7 @@ func onlyHold(t *testing.T, via *quorumlock.Node, h *quorumlock.Hold) {
 // them. (100,000 calls in the contract; scaled to the time of a test run.)
 func TestCancelledClaimsLeaveNoGhost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const calls, callers, names = 3000, 60, 5
+		const calls, callers, names = 1800, 60, 5
 		c := quorumlocktest.New(t, 3)
 		for i := range names {
 			if i%2 == 0 {
@@ -305,7 +305,7 @@ func briefLock(t *testing.T, o quorumlock.Owner, name string, rng *rand.Rand) (e
 // More requests of one session at a time than the cluster remembers answers for: none is lost, none is left.
 func TestThousandsOfHoldsOfOneSessionAreAllReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const holds = 6000 // above locktable.MaxFinished
+		const holds = 4400 // above locktable.MaxFinished
 		c := quorumlocktest.New(t, 3)
 		_, f := roles(c)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -17,7 +17,7 @@ import (
 // S08: goroutines of one session exclude each other, whether they share a Mutex or not. The counter has no other protection.
 func TestGoroutinesOfOneSessionExcludeEachOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const goroutines, loops = 50, 10
+		const goroutines, loops = 50, 6
 		c := quorumlocktest.New(t, 3)
 		_, f := roles(c)
 		s := openSession(t, c.Node(f[0]))

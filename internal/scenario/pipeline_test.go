@@ -9,11 +9,11 @@ import (
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
 
-// A follower that was silent for a while under traffic, and whose leader leads on, catches up within seconds, time and again. (Raft's own
-// pipeline stays stuck for good in about one of two such times, while heartbeats go on: the group looks whole and has no majority left to lose.)
+// A follower that was silent under traffic for longer than raft's calls take to fail, and whose leader leads on, catches up within seconds. (That
+// raft's pipeline survives it whatever the moment is held by TestPipelineWithoutADecoderTakesRequests in the root package.)
 func TestFollowerThatWasSilentCatchesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const rounds = 10
+		const rounds = 3
 		c := quorumlocktest.New(t, 3)
 		l, f := roles(c)
 		r := newTraffic(t, "k")

@@ -137,6 +137,7 @@ func TestCloseFromInsideDo(t *testing.T) {
 				t.Errorf("close: %v", err)
 			}
 		})
+		c.CheckState()
 	})
 }
 
