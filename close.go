@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/router"
@@ -114,19 +115,39 @@ func (n *Node) handOver(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handOverBound)
 	defer cancel()
-	for _, s := range n.group.servers() {
-		if !s.Voter || s.ID == n.id {
-			continue
-		}
-		if _, err := n.probe(ctx, s.ID); err != nil {
-			continue
-		}
-		if err := n.group.transfer(ctx, s.ID); err != nil {
-			n.log.Warn("leadership not handed over", "to", s.ID, "error", err)
+	for id := range n.answering(ctx) {
+		if err := n.group.transfer(ctx, id); err != nil {
+			n.log.Warn("leadership not handed over", "to", id, "error", err)
 			continue
 		}
 		return
 	}
+}
+
+// answering asks all other voters at once and gives those that answer, first come first; it is closed when all have been heard. One that is dead must not use up the
+// time of the others.
+func (n *Node) answering(ctx context.Context) <-chan string {
+	servers := n.group.servers()
+	answers := make(chan string, len(servers))
+	var asked sync.WaitGroup
+	for _, s := range servers {
+		if !s.Voter || s.ID == n.id {
+			continue
+		}
+		asked.Go(func() {
+			if _, err := n.probe(ctx, s.ID); err == nil {
+				answers <- s.ID
+			}
+		})
+	}
+	heard := func() {
+		asked.Wait()
+		close(answers)
+	}
+	if !n.spawn(heard) { // Close waits for it
+		heard()
+	}
+	return answers
 }
 
 var errStillLeading = errors.New("leadership could not be handed over")

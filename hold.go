@@ -199,7 +199,7 @@ func (h *Hold) freezeLocked(cause *LostError) {
 
 func (h *Hold) warnLocked() {
 	if !h.warned {
-		h.warned = true
+		h.warned, h.session().warned = true, true
 		close(h.warn)
 	}
 }

@@ -47,6 +47,8 @@ type Session struct {
 	claims map[uint64]*claim   // waiting and held, by sequence
 	// closing is set when Close begins: nothing is held any more, no claim is taken, and no renewal sent.
 	closing *LostError
+	// warned tells that a hold may be in jeopardy, so that in order no answer looks at every hold.
+	warned bool
 	// work counts callbacks of Do that still run; idle is closed when closing is set and the last one has returned.
 	work int
 	idle chan struct{}
@@ -237,9 +239,10 @@ func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clo
 
 // calmLocked gives every hold that was in jeopardy a fresh channel if the lease recovered.
 func (s *Session) calmLocked() {
-	if s.lease.failing(s.node.clock.Now()) {
+	if !s.warned || s.lease.failing(s.node.clock.Now()) {
 		return
 	}
+	s.warned = false
 	for _, c := range s.claims {
 		if c.hold != nil {
 			c.hold.calmLocked()

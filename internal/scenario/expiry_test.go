@@ -17,12 +17,12 @@ import (
 )
 
 // S34: from the kill of a holder to the next grant it takes no less than the TTL after the last renewal, and no more than the bound after the kill, with and without
-// a change of leader. 24 kills stand for 200.
+// a change of leader. 16 kills stand for 200.
 func TestKillToFree(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leads=%v", leads), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				const rounds = 12
+				const rounds = 8
 				rng := rand.New(rand.NewPCG(34, 0))
 				c := quorumlocktest.New(t, 3)
 				w := newWitness(t, c)

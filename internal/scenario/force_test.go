@@ -114,7 +114,7 @@ func (d *drained) keepBusy() {
 			if h, err := quorumlock.NewMutex(d.session, "third").TryLock(context.Background()); err == nil {
 				_ = h.Unlock()
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 	}()
 	time.Sleep(100 * time.Millisecond)

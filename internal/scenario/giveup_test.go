@@ -304,6 +304,9 @@ func briefLock(t *testing.T, o quorumlock.Owner, name string, rng *rand.Rand) (e
 
 // More requests of one session at a time than the cluster remembers answers for: none is lost, none is left.
 func TestThousandsOfHoldsOfOneSessionAreAllReleased(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds under the race detector")
+	}
 	bubble(t, func(t *testing.T) {
 		const holds = 4400 // above locktable.MaxFinished
 		c := quorumlocktest.New(t, 3)
