@@ -25,6 +25,11 @@ const (
 
 // serve answers one call of another node.
 func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Method, payload []byte) ([]byte, error) {
+	select {
+	case <-n.started:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	switch m {
 	case methodPropose:
 		req, err := wire.DecodeProposeRequest(payload)
@@ -58,7 +63,7 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 
 // takePush takes in what the leader pushed. It is a hint: whatever is lost of it, renewals bring again.
 func (n *Node) takePush(_ transport.Peer, m transport.Method, payload []byte) {
-	if m != methodGrants {
+	if m != methodGrants || !n.isStarted() {
 		return
 	}
 	push, err := wire.DecodeGrantPush(payload)
@@ -130,6 +135,10 @@ func (n *Node) join(ctx context.Context, m gossip.Member) error {
 	if err := n.checkCluster(status.ClusterID); err != nil {
 		return err
 	}
+	// Kept before the leader hears of this node: its first entries may arrive, and the process be killed, before the answer does.
+	if err := n.keepIntention(status.ClusterID); err != nil {
+		return err
+	}
 	n.adopt(status.ClusterID)
 	req := wire.JoinRequest{ServerID: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Level: wire.Level, Boot: n.boot}
 	err = n.askLeader(router.Peer{ID: m.ServerID, Addr: m.Addr}, func(p router.Peer) (wire.JoinReply, error) {
@@ -152,6 +161,9 @@ func (n *Node) askLeader(p router.Peer, call func(router.Peer) (wire.JoinReply, 
 		if err != nil {
 			return err
 		}
+		if want := n.raftClusterID(); reply.ClusterID != want {
+			return fmt.Errorf("%w: %s answers for cluster %s, not %s", ErrClusterChanged, p.Addr, reply.ClusterID, want)
+		}
 		if reply.Status == wire.StatusDone {
 			return nil
 		}
@@ -166,9 +178,7 @@ func (n *Node) askLeader(p router.Peer, call func(router.Peer) (wire.JoinReply, 
 func (n *Node) serveJoin(ctx context.Context, req wire.JoinRequest) wire.JoinReply {
 	lead := n.lead.Load()
 	if lead == nil {
-		leader := n.group.leader()
-		addr, _ := n.resolve(leader)
-		return wire.JoinReply{Status: wire.StatusNotLeader, ClusterID: n.clusterIDNow(), LeaderID: leader, LeaderAddr: addr}
+		return n.notLeading()
 	}
 	n.gossip.Learn(req.ServerID, req.Addr)
 	err := lead.admit(ctx, membership.Server{ID: req.ServerID, Name: req.Name, Addr: req.Addr})
@@ -178,11 +188,15 @@ func (n *Node) serveJoin(ctx context.Context, req wire.JoinRequest) wire.JoinRep
 func (n *Node) serveLeave(ctx context.Context, req wire.LeaveRequest) wire.LeaveReply {
 	lead := n.lead.Load()
 	if lead == nil {
-		leader := n.group.leader()
-		addr, _ := n.resolve(leader)
-		return wire.LeaveReply{Status: wire.StatusNotLeader, ClusterID: n.clusterIDNow(), LeaderID: leader, LeaderAddr: addr}
+		return wire.LeaveReply(n.notLeading())
 	}
 	return wire.LeaveReply(n.membershipReply(lead.dismiss(ctx, req.ServerID)))
+}
+
+func (n *Node) notLeading() wire.JoinReply {
+	leader := n.group.leader()
+	addr, _ := n.resolve(leader)
+	return wire.JoinReply{Status: wire.StatusNotLeader, ClusterID: n.clusterIDNow(), LeaderID: leader, LeaderAddr: addr}
 }
 
 func (n *Node) membershipReply(err error) wire.JoinReply {

@@ -113,28 +113,29 @@ func (c *claim) abandon() {
 	}
 	s.node.spawn(func() {
 		cmd := locktable.Command{Op: locktable.OpCancel, Seq: c.seq}
-		if _, err := s.persist("cancel", c.name, cmd); err == nil {
+		if _, err := s.persist(s.life, "cancel", c.name, cmd); err == nil {
 			s.finish(c.seq)
 		}
 	})
 }
 
-// persist repeats a command until it is answered or the session is over: neither an overloaded leader nor a session with too many open sequences
-// is a reason to leave something behind. Each round is a command of its own with the floor as it is then, under the one sequence.
-func (s *Session) persist(op, name string, cmd locktable.Command) (locktable.Result, error) {
+// persist repeats a command until it is answered or ctx ends: neither an overloaded leader nor a session with too many open sequences is a reason to
+// leave something behind. Each round is a command of its own with the floor as it is then, under the one sequence.
+func (s *Session) persist(ctx context.Context, op, name string, cmd locktable.Command) (locktable.Result, error) {
 	for {
 		s.mu.Lock()
 		cmd.Floor = min(s.floor, cmd.Seq)
 		s.mu.Unlock()
 		round := cmd
-		res, err := s.do(s.life, op, name, &round, router.Options{})
-		if !errors.Is(err, ErrOverloaded) && res.Code != locktable.CodeOverloaded {
+		res, err := s.do(ctx, op, name, &round, router.Options{})
+		switch {
+		case err != nil && !errors.Is(err, ErrOverloaded):
 			return res, err
+		case err == nil && res.Code != locktable.CodeOverloaded:
+			return res, nil
 		}
-		select {
-		case <-time.After(persistPause):
-		case <-s.life.Done():
-			return res, err
+		if pause(ctx, persistPause); ctx.Err() != nil {
+			return res, &WaitError{Op: op, Name: name, Waiting: ErrOverloaded.Error(), Err: ended(ctx)}
 		}
 	}
 }

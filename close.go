@@ -28,7 +28,7 @@ func (n *Node) Close() error {
 	return n.shut(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), departBound)
 		defer cancel()
-		_ = n.depart(ctx) // the others notice by themselves that it is gone
+		_, _ = n.depart(ctx) // the others notice by themselves that it is gone
 		return nil
 	})
 }
@@ -38,11 +38,12 @@ func (n *Node) Close() error {
 // error says so and the node is closed all the same. The last member of a cluster only closes.
 func (n *Node) Leave(ctx context.Context) error {
 	return n.shut(func() error {
-		if err := n.depart(ctx); err != nil {
+		removed, err := n.depart(ctx)
+		if err != nil {
 			return fmt.Errorf("leave: still a member: %w", err)
 		}
-		if n.failed() != nil {
-			return nil // the store takes nothing any more
+		if !removed {
+			return nil
 		}
 		return n.store.Retire()
 	})
@@ -61,7 +62,6 @@ func (n *Node) shut(depart func() error) error {
 	}
 	_ = n.gossip.Leave()
 	n.endLife()
-	n.tasks.close()
 	n.markClosed()
 	n.closeErr = errors.Join(err, n.stopParts())
 	return n.closeErr
@@ -79,9 +79,16 @@ func (n *Node) markClosed() {
 // errDiskHangs is Close's answer when a write has not returned in time. Everything else of the node is gone by then.
 var errDiskHangs = errors.New("a disk write hangs: the data directory stays in use until it returns")
 
-// stopParts ends what start began, in the order in which parts depend on each other; parts that were never started are nil.
+// stopParts ends what start began, in the order in which parts depend on each other; parts that were never started are nil. Raft goes before the
+// background, since it is what the background waits for; and each gets its time, since both may be waiting for a disk that hangs.
 func (n *Node) stopParts() error {
+	n.endLife()
 	stopped := n.group == nil || n.group.stop()
+	select {
+	case <-n.tasks.close():
+	case <-time.After(stopBound):
+		stopped = false
+	}
 	if n.gossip != nil {
 		_ = n.gossip.Close()
 	}
@@ -100,7 +107,10 @@ func (n *Node) stopParts() error {
 		return nil
 	case !stopped:
 		go func() {
-			<-n.group.stopped
+			if n.group != nil {
+				<-n.group.stopped
+			}
+			<-n.tasks.close()
 			_ = n.store.Close()
 		}()
 		return errDiskHangs
@@ -152,19 +162,19 @@ func (n *Node) answering(ctx context.Context) <-chan string {
 
 var errStillLeading = errors.New("leadership could not be handed over")
 
-// depart has this node removed from the group by the leader.
-func (n *Node) depart(ctx context.Context) error {
+// depart has this node removed from the group by the leader, and says whether it was. The last member stays one, and so does a node that has failed, which
+// cannot say goodbye, and one that does not know yet to which cluster its state belongs.
+func (n *Node) depart(ctx context.Context) (removed bool, err error) {
 	if !n.isMember() || n.failed() != nil || n.alone() {
-		return nil
+		return false, nil
 	}
-	var last error
 	for ctx.Err() == nil {
-		if last = n.askToLeave(ctx); last == nil {
-			return nil
+		if err = n.askToLeave(ctx); err == nil {
+			return true, nil
 		}
 		pause(ctx, pace)
 	}
-	return errors.Join(last, ctx.Err())
+	return false, errors.Join(err, ctx.Err())
 }
 
 func (n *Node) askToLeave(ctx context.Context) error {

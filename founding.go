@@ -71,8 +71,8 @@ func (n *Node) clearPromise() error {
 }
 
 func (n *Node) changeIdentity(change func(*store.Identity)) error {
-	n.identity.Lock()
-	defer n.identity.Unlock()
+	n.identity <- struct{}{}
+	defer func() { <-n.identity }()
 	id := n.store.Identity()
 	change(&id)
 	return n.store.SetIdentity(id)
@@ -99,10 +99,7 @@ func (n *Node) adopt(id string) {
 		return
 	}
 	n.adopted.Store(&id)
-	n.endpoint.CutRaft()
-	if n.failed() == nil {
-		n.endpoint.RestoreRaft()
-	}
+	n.cuts.renew()
 }
 
 // checkCluster refuses what this node can not belong to.
@@ -112,6 +109,18 @@ func (n *Node) checkCluster(id string) error {
 	}
 	if kept := n.store.Identity().ClusterID; kept != "" && kept != id {
 		return fmt.Errorf("%w: met cluster %s, belongs to %s", ErrClusterChanged, id, kept)
+	}
+	return nil
+}
+
+// keepIntention notes which cluster is being joined.
+func (n *Node) keepIntention(clusterID string) error {
+	kept := n.store.Identity()
+	if kept.ClusterID == clusterID || kept.Joining == clusterID {
+		return nil
+	}
+	if err := n.changeIdentity(func(id *store.Identity) { id.Joining = clusterID }); err != nil {
+		return fmt.Errorf("keep the cluster id: %w", err)
 	}
 	return nil
 }
@@ -134,10 +143,10 @@ func (n *Node) keepIdentity(clusterID string) error {
 func (n *Node) learnCluster() {
 	id := n.fsm.header().ClusterID
 	if id == "" {
-		// Founded or joined a moment ago, and the first entries are yet to come.
-		if id = n.clusterIDNow(); id == "" {
-			return
-		}
+		id = n.intendedCluster()
+	}
+	if id == "" {
+		return
 	}
 	if err := n.checkCluster(id); err != nil {
 		n.fail(err)
@@ -149,6 +158,21 @@ func (n *Node) learnCluster() {
 	}
 	n.adopt(id)
 	n.nowMember()
+}
+
+// intendedCluster is the cluster of raft state that has not told its id yet: founded or joined a moment ago, perhaps by a process that was killed
+// before it could keep the id.
+func (n *Node) intendedCluster() string {
+	if id := n.clusterIDNow(); id != "" || !n.hasState() {
+		return id
+	}
+	if id := n.store.Identity().Joining; id != "" {
+		return id
+	}
+	if p, ok, err := n.loadPromise(); ok && err == nil {
+		return p.ID
+	}
+	return ""
 }
 
 func (n *Node) nowMember() {

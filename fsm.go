@@ -131,7 +131,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		return err
 	}
 	f.mu.Lock()
-	f.table = table
+	f.table, f.bytes = table, 0
 	f.restamp()
 	h := table.Header()
 	f.mu.Unlock()

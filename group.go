@@ -31,6 +31,7 @@ const (
 	raftPool         = 3
 	confTimeout      = 5 * time.Second // bound of one membership change
 	bootstrapPace    = 5 * time.Millisecond
+	bootstrapBound   = time.Minute     // longer than any stall that ends
 	enqueueTimeout   = 2 * time.Second // a leader whose disk hangs takes no more entries; its proposers look elsewhere
 )
 
@@ -119,7 +120,7 @@ func (g *group) observe() {
 }
 
 // stopBound is how long stop waits for raft, which may be waiting for a disk write that hangs.
-const stopBound = 5 * time.Second
+const stopBound = 2 * time.Second
 
 // stop ends raft and everything it left behind, and returns true; or false after stopBound, and then the rest ends when the disk lets
 // go. The store and the endpoint must outlive it. Twice is fine.
@@ -216,7 +217,7 @@ func outcome(err error) error {
 
 // barrier returns once everything committed before it has been applied here; only a leader can. ctx bounds the wait.
 func (g *group) barrier(ctx context.Context) error {
-	return await(ctx, g.raft.Barrier(confTimeout))
+	return await(ctx, func() raft.Future { return g.raft.Barrier(enqueueTimeout) })
 }
 
 // bootstrap makes servers the first configuration and returns when this node has it. Raft's future is not waited for: if the disk fails between two of
@@ -230,7 +231,10 @@ func (g *group) bootstrap(ctx context.Context, servers []membership.Server) erro
 		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(s.ID), Address: raft.ServerAddress(s.ID), Suffrage: suffrage(s.Voter)})
 	}
 	g.raft.BootstrapCluster(conf)
-	for len(g.servers()) == 0 {
+	for end := time.Now().Add(bootstrapBound); len(g.servers()) == 0; {
+		if time.Now().After(end) {
+			return errors.New("raft did not take the first configuration")
+		}
 		if err := g.store.Failed(); err != nil {
 			return err
 		}
@@ -251,40 +255,49 @@ func suffrage(voter bool) raft.ServerSuffrage {
 // The address of a server in the configuration is its id, never dialable by itself: it is resolved through gossip at each dial, so
 // a server under a new address needs no change of the configuration, and an address that somebody else took over reaches nobody.
 func (g *group) addNonvoter(ctx context.Context, id string) error {
-	return await(ctx, g.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, confTimeout))
+	return await(ctx, func() raft.Future {
+		return g.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, confTimeout)
+	})
 }
 
 func (g *group) addVoter(ctx context.Context, id string) error {
-	return await(ctx, g.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(id), 0, confTimeout))
+	return await(ctx, func() raft.Future { return g.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(id), 0, confTimeout) })
 }
 
 func (g *group) demote(ctx context.Context, id string) error {
-	return await(ctx, g.raft.DemoteVoter(raft.ServerID(id), 0, confTimeout))
+	return await(ctx, func() raft.Future { return g.raft.DemoteVoter(raft.ServerID(id), 0, confTimeout) })
 }
 
 func (g *group) remove(ctx context.Context, id string) error {
-	return await(ctx, g.raft.RemoveServer(raft.ServerID(id), 0, confTimeout))
+	return await(ctx, func() raft.Future { return g.raft.RemoveServer(raft.ServerID(id), 0, confTimeout) })
 }
 
 // transfer hands leadership to a voter that the caller knows to be alive: raft's own choice ignores liveness.
+//
+// A barrier goes first: raft keeps the request in a queue that it does not answer when it stops, so one that a stuck log never takes up would wait for ever.
 func (g *group) transfer(ctx context.Context, id string) error {
-	return await(ctx, g.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)))
+	if err := g.barrier(ctx); err != nil {
+		return err
+	}
+	return await(ctx, func() raft.Future {
+		return g.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id))
+	})
 }
 
 // snapshot takes a snapshot now.
 func (g *group) snapshot(ctx context.Context) error {
-	err := await(ctx, g.raft.Snapshot())
+	err := await(ctx, func() raft.Future { return g.raft.Snapshot() })
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}
 	return err
 }
 
-// await bounds a future by ctx: raft's own timeouts cover the queueing only. The goroutine ends with the future, at the latest when
-// raft stops.
-func await(ctx context.Context, future raft.Future) error {
+// await bounds a request by ctx: raft's own timeouts cover the queueing only, and that blocks the caller. The goroutine ends with the future, at the latest
+// when raft has stopped.
+func await(ctx context.Context, request func() raft.Future) error {
 	done := make(chan error, 1)
-	go func() { done <- future.Error() }()
+	go func() { done <- request().Error() }()
 	select {
 	case err := <-done:
 		if err != nil {

@@ -149,9 +149,9 @@ func (h *Hold) Unlock() error {
 func (h *Hold) release(seq uint64) error {
 	s := h.session()
 	cmd := locktable.Command{Op: locktable.OpUnlock, Seq: seq, Token: locktable.Token(h.token)}
-	res, err := s.persist("unlock", h.claim.name, cmd)
+	res, err := h.releaseInTime(cmd)
 	if err != nil {
-		if context.Cause(s.life) != nil {
+		if context.Cause(s.life) != nil || errors.Is(err, context.DeadlineExceeded) {
 			return &WaitError{Op: "unlock", Name: h.claim.name, Waiting: "no answer before the lease ended; the TTL frees the lock", Err: ErrNoQuorum}
 		}
 		return err
@@ -165,6 +165,35 @@ func (h *Hold) release(seq uint64) error {
 		lost.Cause = CauseForced
 	}
 	return lost
+}
+
+// releaseInTime waits until the deadline that the hold has now, and leaves the rest to the background: renewals of a session that lives on move the
+// session's deadline, and must not move the end of this wait.
+func (h *Hold) releaseInTime(cmd locktable.Command) (locktable.Result, error) {
+	s := h.session()
+	ctx, cancel := context.WithTimeout(s.life, max(h.left(), 0))
+	defer cancel()
+	res, err := s.persist(ctx, "unlock", h.claim.name, cmd)
+	if err != nil && s.life.Err() == nil {
+		s.node.spawn(func() {
+			if _, err := s.persist(s.life, "unlock", h.claim.name, cmd); err == nil {
+				s.finish(cmd.Seq)
+			}
+		})
+	}
+	return res, err
+}
+
+// left is how long the hold would be trusted from now without another renewal.
+func (h *Hold) left() time.Duration {
+	s := h.session()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.node.clock.Now()
+	if h.frozen != nil {
+		return h.frozen.left(now)
+	}
+	return s.lease.left(now)
 }
 
 // forgetLocked takes the hold out of its session.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,9 +123,9 @@ func (l *leadership) found(ctx context.Context) bool {
 		if err == nil && l.node.fsm.header().ClusterID != "" {
 			return true
 		}
-		if err == nil {
+		if id := l.node.raftClusterID(); err == nil && id != "" {
 			cmd := &locktable.Command{
-				Op: locktable.OpFound, ClusterID: l.node.raftClusterID(), TTL: MaxSessionTTL,
+				Op: locktable.OpFound, ClusterID: id, TTL: MaxSessionTTL,
 				Rev: locktable.Rev(l.node.clock.Now().Wall.UnixMicro()),
 			}
 			var res locktable.Result
@@ -208,7 +209,7 @@ func (l *leadership) runMembership(ctx context.Context) {
 			return
 		}
 		l.probeAll(ctx)
-		if err := l.reconcile(ctx); err != nil && ctx.Err() == nil {
+		if _, err := l.reconcile(ctx); err != nil && ctx.Err() == nil {
 			l.node.log.Warn("membership not changed", "error", err)
 		}
 	}
@@ -249,17 +250,18 @@ func (l *leadership) beginChange(ctx context.Context) error {
 
 func (l *leadership) endChange() { <-l.change }
 
-func (l *leadership) reconcile(ctx context.Context) error {
+// reconcile makes the one change that is due, if any.
+func (l *leadership) reconcile(ctx context.Context) (membership.Change, error) {
 	if err := l.beginChange(ctx); err != nil {
-		return err
+		return membership.Change{}, err
 	}
 	defer l.endChange()
 	c := membership.Next(l.view())
 	if c.Kind == membership.None {
-		return nil
+		return c, nil
 	}
 	l.node.log.Info("changing membership", "change", c.Kind, "server", c.ID, "reason", c.Reason)
-	return l.apply(ctx, c)
+	return c, l.apply(ctx, c)
 }
 
 func (l *leadership) apply(ctx context.Context, c membership.Change) error {
@@ -297,22 +299,35 @@ func (l *leadership) admit(ctx context.Context, s membership.Server) error {
 	return l.node.group.addNonvoter(ctx, s.ID)
 }
 
-// dismiss takes a server out that asked for it.
+// dismiss takes a server out that asked for it, when membership's rules allow: never at the price of the quorum that is alive. ctx bounds the wait
+// for that; a wish that was not fulfilled is forgotten, since who made it goes on as a member.
 func (l *leadership) dismiss(ctx context.Context, id string) error {
-	if err := l.beginChange(ctx); err != nil {
-		return err
-	}
-	defer l.endChange()
 	if id == l.node.id {
 		return errors.New("the leader hands over before it leaves")
 	}
-	for _, s := range l.node.group.servers() {
-		if s.ID == id {
-			l.node.log.Info("server leaves", "server", id)
-			return l.apply(ctx, membership.Change{Kind: membership.Remove, ID: id, Reason: "leaves"})
+	l.progress.leave(id, true)
+	defer l.progress.leave(id, false)
+	for {
+		if !l.has(id) {
+			return nil
+		}
+		c, err := l.reconcile(ctx)
+		if err != nil {
+			return err
+		}
+		if c.Kind != membership.None {
+			continue
+		}
+		if pause(ctx, dismissPace); ctx.Err() != nil {
+			return fmt.Errorf("it can not be taken out now: %s", c.Reason)
 		}
 	}
-	return nil
+}
+
+const dismissPace = 50 * time.Millisecond
+
+func (l *leadership) has(id string) bool {
+	return slices.ContainsFunc(l.node.group.servers(), func(s membership.Server) bool { return s.ID == id })
 }
 
 // pause waits, at most until ctx ends.

@@ -47,12 +47,13 @@ type Node struct {
 	lead    atomic.Pointer[leadership]
 	leaders *signal // wakes whoever waits for another leader
 	names   sync.Map
+	cuts    raftCuts
 	foreign atomic.Pointer[foreignCluster]
 
 	opening chan struct{} // one slot: who holds it may open the node's own session
 	own     *Session      // guarded by opening
 
-	identity sync.Mutex             // serializes writes of the identity
+	identity chan struct{}          // one slot: serializes writes of the identity, which last as long as the disk hangs
 	cluster  atomic.Pointer[string] // the cluster the node belongs to
 	adopted  atomic.Pointer[string] // the one whose raft streams it accepts
 	member   chan struct{}          // closed when the node belongs to a cluster
@@ -83,18 +84,16 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, boot: newID(), hub: watch.NewHub(watchHistory), leaders: newSignal(),
-		opening: make(chan struct{}, 1), member: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
+		opening: make(chan struct{}, 1), identity: make(chan struct{}, 1), member: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
 		started: make(chan struct{}),
 	}
 	if n.clock == nil {
 		n.clock = clock.System()
 	}
 	n.life, n.endLife = context.WithCancel(context.Background())
-	n.sessions = newSessionSet(n.endExpired)
+	n.sessions = newSessionSet(n.endLater)
 	if err := n.start(ctx); err != nil {
-		n.endLife()
-		n.tasks.close()
-		n.stopParts()
+		_ = n.stopParts()
 		return nil, fmt.Errorf("open node: %w", err)
 	}
 	return n, nil
@@ -138,11 +137,12 @@ func (n *Node) start(ctx context.Context) error {
 		return err
 	}
 	n.founding = membership.New(n.foundingConfig(), n.foundingEnv())
-	n.calls = transport.NewCalls(n.endpoint, n.serve, n.takePush, transport.CallOptions{})
+	n.calls = transport.NewCalls(n.endpoint, n.serve, n.takePush, transport.CallOptions{Logger: n.log.Named("calls")})
 	close(n.started)
 	n.spawn(n.runLeadership)
 	n.spawn(n.runPacer)
 	n.spawn(n.runFounding)
+	n.spawn(n.runRejoin)
 	n.spawn(n.runSnapshots)
 	return nil
 }
@@ -209,6 +209,7 @@ func (n *Node) listen() error {
 		return addressError(err)
 	}
 	n.endpoint = e
+	n.cuts.attach(e)
 	return nil
 }
 
@@ -253,13 +254,6 @@ func (n *Node) Ready(ctx context.Context) error {
 	if err := n.usable(ctx, op); err != nil {
 		return err
 	}
-	select {
-	case <-n.member:
-	case <-n.done:
-		return n.Err()
-	case <-ctx.Done():
-		return &WaitError{Op: op, Waiting: n.founding.Status(), Err: joined(ended(ctx), true)}
-	}
 	_, err := n.ask(ctx, op, "", &locktable.Command{Op: locktable.OpBarrier})
 	return err
 }
@@ -290,8 +284,29 @@ func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, 
 
 const foundingPause = 20 * time.Millisecond
 
+// awaitMember waits until the node belongs to a cluster. Nothing is asked of a cluster before: the one that gossip shows may be another than the one
+// that this node founds, joins or is pinned to.
+func (n *Node) awaitMember(ctx context.Context, op, name string) error {
+	if n.isMember() {
+		return nil
+	}
+	select {
+	case <-n.member:
+		return nil
+	case <-n.done:
+		return n.Err()
+	case <-n.life.Done():
+		return &WaitError{Op: op, Name: name, Err: ErrClosed}
+	case <-ctx.Done():
+		return &WaitError{Op: op, Name: name, Waiting: n.founding.Status(), Err: joined(ended(ctx), true), unsent: true}
+	}
+}
+
 // ask is do for calls that belong to no session: they end when the node closes.
 func (n *Node) ask(ctx context.Context, op, name string, cmd *locktable.Command) (locktable.Result, error) {
+	if err := n.awaitMember(ctx, op, name); err != nil {
+		return locktable.Result{}, err
+	}
 	both, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(n.life, cancel)
 	defer func() { stop(); cancel() }()
@@ -320,7 +335,7 @@ func (n *Node) knownLeader() (router.Peer, <-chan struct{}) {
 func (n *Node) others() []router.Peer {
 	var peers []router.Peer
 	for _, m := range n.gossip.Members() {
-		if m.ServerID != n.id && m.Meta.ClusterID != "" {
+		if m.ServerID != n.id && m.Meta.ClusterID == n.clusterIDNow() {
 			peers = append(peers, router.Peer{ID: m.ServerID, Addr: m.Addr})
 		}
 	}
@@ -393,26 +408,18 @@ func (n *Node) stateReplaced(h locktable.Header) {
 
 // storeFailed runs before raft sees the error: the streams are cut, so that no zombie leader heartbeats on.
 func (n *Node) storeFailed(err error) {
-	if n.endpoint != nil {
-		n.endpoint.CutRaft()
-	}
+	n.cuts.end()
 	n.fail(fmt.Errorf("store: %w", err))
 }
 
 // storeStalled takes the node out of raft while a write hangs, so that the others elect; calls go on, so that this node's holds live on through
 // another leader.
 func (n *Node) storeStalled(stalled bool) {
-	if !n.isStarted() {
-		return // Open itself waits for the write
-	}
+	n.cuts.stall(stalled)
 	if stalled {
 		n.log.Warn("a disk write hangs: taking no part in raft until it succeeds")
-		n.endpoint.CutRaft()
-		return
-	}
-	if n.failed() == nil {
+	} else {
 		n.log.Info("the disk answers again")
-		n.endpoint.RestoreRaft()
 	}
 }
 
@@ -435,7 +442,8 @@ func (n *Node) fail(err error) {
 		case <-n.life.Done():
 			return // whoever ended it stops the parts
 		}
-		n.endpoint.CutRaft()
+		n.cuts.end()
+		n.hub.Close(n.failed()) // a watcher of a state that stands still must be told
 		n.group.stop()
 		n.leaders.raise()
 	})

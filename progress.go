@@ -21,6 +21,7 @@ type probed struct {
 	caughtUp   bool
 	reachable  bool
 	firstProbe time.Time
+	left       bool // asked to be taken out
 }
 
 func newProgress() *progress { return &progress{byID: make(map[string]*probed)} }
@@ -44,6 +45,18 @@ func (p *progress) note(id string, status wire.StatusReply, err error, last uint
 	m.caughtUp = status.AppliedIndex+caughtUpLag >= last
 }
 
+// leave notes that a server asks to be taken out, or, with false, that it does so no longer.
+func (p *progress) leave(id string, wish bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.byID[id]
+	if m == nil {
+		m = &probed{firstProbe: time.Now()}
+		p.byID[id] = m
+	}
+	m.left = wish
+}
+
 // of gives what is known of the servers. How long one has been out of reach counts from its last answer to this leader, or from the first time it was asked.
 func (p *progress) of(self string, config []membership.Server) map[string]membership.Progress {
 	p.mu.Lock()
@@ -57,10 +70,9 @@ func (p *progress) of(self string, config []membership.Server) map[string]member
 		}
 		m := p.byID[s.ID]
 		if m == nil {
-			known[s.ID] = membership.Progress{Name: s.Name}
-			continue
+			continue // never asked: it counts as not measured
 		}
-		out := membership.Progress{Reachable: m.reachable, Applied: m.status.AppliedIndex, CaughtUp: m.caughtUp, Name: m.status.Name, Level: m.status.Level}
+		out := membership.Progress{Reachable: m.reachable, Applied: m.status.AppliedIndex, CaughtUp: m.caughtUp, Name: m.status.Name, Level: m.status.Level, Left: m.left}
 		if out.Name == "" {
 			out.Name = s.Name
 		}

@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -76,10 +77,26 @@ func (n *Node) openSession(ctx context.Context, ttl time.Duration) (*Session, er
 	if err := n.usable(ctx, op); err != nil {
 		return nil, err
 	}
+	for {
+		s, err := n.tryOpen(ctx, op, ttl)
+		if err != nil || s != nil {
+			return s, err
+		}
+	}
+}
+
+// tryOpen is one round of opening. A lease counts from before its session was asked for, so an answer that took most of it is worth nothing: a
+// round is bounded, and the next one counts anew. A session that such a round left behind is empty and expires.
+func (n *Node) tryOpen(ctx context.Context, op string, ttl time.Duration) (*Session, error) {
 	c0 := n.clock.Now()
+	round, cancel := context.WithTimeout(ctx, 2*renewalInterval(ttl))
+	defer cancel()
 	cmd := &locktable.Command{Op: locktable.OpOpen, Node: n.id, NodeName: n.cfg.Name, TTL: ttl}
-	res, err := n.ask(ctx, op, "", cmd)
-	if err != nil {
+	res, err := n.ask(round, op, "", cmd)
+	switch {
+	case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	if res.Code != locktable.CodeOK {
@@ -91,6 +108,9 @@ func (n *Node) openSession(ctx context.Context, ttl time.Duration) (*Session, er
 	}
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(n.life))
 	s.taking, s.endTaking = context.WithCancel(s.life)
+	if !s.alive() {
+		return nil, nil
+	}
 	if !n.sessions.add(s) {
 		s.lose(&LostError{Cause: CauseNodeClosed})
 		return nil, &WaitError{Op: op, Err: ErrClosed}
@@ -272,6 +292,10 @@ func (s *Session) tick(now clock.Reading) {
 	if state == leaseHeld && !s.renewSoon && clock.Longest(s.renewed, now) < renewalInterval(s.ttl) {
 		return
 	}
+	s.startRenewalLocked(now)
+}
+
+func (s *Session) startRenewalLocked(now clock.Reading) {
 	s.renewing, s.renewSoon, s.renewed = true, false, now
 	if !s.node.spawn(s.renew) {
 		s.renewing = false
@@ -322,8 +346,15 @@ func (s *Session) endWork() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.work--
-	if s.work == 0 && s.closing != nil {
+	if s.work > 0 {
+		return
+	}
+	if s.closing != nil {
 		close(s.idle)
+	}
+	if s.life.Err() != nil {
+		// The session was lost, or its closing given up, under the callback's hands: now nobody works under it any more.
+		s.node.endLater(s)
 	}
 }
 
@@ -371,6 +402,9 @@ func (s *Session) close(cause Cause) error {
 	ctx, cancel := context.WithTimeout(s.life, min(closeBound, s.leftNow()))
 	defer cancel()
 	_, err := s.node.do(ctx, op, "", &locktable.Command{Op: locktable.OpClose, Session: s.id}, router.Options{})
+	if err != nil {
+		s.node.endLater(s) // claims of calls that have failed must not wait for the TTL
+	}
 	return err
 }
 

@@ -118,7 +118,7 @@ func (n *Node) current(ctx context.Context) (*Session, error) {
 	select {
 	case n.opening <- struct{}{}:
 	case <-ctx.Done():
-		return nil, &WaitError{Op: "open session", Err: ended(ctx)}
+		return nil, &WaitError{Op: "open session", Waiting: n.why(), Err: joined(ended(ctx), n.group.leader() == "")}
 	}
 	defer func() { <-n.opening }()
 	if n.own != nil && n.own.alive() {
@@ -132,10 +132,10 @@ func (n *Node) current(ctx context.Context) (*Session, error) {
 	return s, nil
 }
 
-// endExpired tells the cluster that a session is over which this node gave up by its own deadline, so that its locks need not wait for the rest of the TTL.
+// endLater tells the cluster that a session is over which this node gave up, by its own deadline or in a Close that got no answer, so that its claims need not wait for the rest of the TTL.
 // It goes on until it is answered or the node closes: when the quorum was away for longer than the lease, every member's stamps begin anew with the
 // next leader, and claims of calls that failed long ago would stand in the way for another TTL.
-func (n *Node) endExpired(s *Session) {
+func (n *Node) endLater(s *Session) {
 	n.spawn(func() {
 		for n.life.Err() == nil {
 			cmd := &locktable.Command{Op: locktable.OpClose, Session: s.id}
@@ -182,8 +182,5 @@ func (s *Session) fetchNews() {
 	if s.renewing || s.closing != nil || s.life.Err() != nil {
 		return
 	}
-	s.renewing, s.renewSoon, s.renewed = true, false, s.node.clock.Now()
-	if !s.node.spawn(s.renew) {
-		s.renewing = false
-	}
+	s.startRenewalLocked(s.node.clock.Now())
 }

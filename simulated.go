@@ -28,8 +28,6 @@ func (n *Node) abort() {
 	for _, s := range n.sessions.all(nil) {
 		s.lose(&LostError{Cause: CauseNodeClosed})
 	}
-	n.endLife()
-	n.tasks.close()
 	n.markClosed()
 	n.closeErr = n.stopParts()
 }

@@ -2,11 +2,12 @@ package quorumlock
 
 import "sync"
 
-// tasks owns background goroutines: none starts after close, and close returns when all are gone.
+// tasks owns background goroutines: none starts after close, and the channel that close gives is closed when all are gone.
 type tasks struct {
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup
+	gone   chan struct{} // made by close
 }
 
 func (t *tasks) start(f func()) bool {
@@ -23,11 +24,18 @@ func (t *tasks) start(f func()) bool {
 	return true
 }
 
-func (t *tasks) close() {
+func (t *tasks) close() <-chan struct{} {
 	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
-	t.wg.Wait()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.closed = true
+		t.gone = make(chan struct{})
+		go func() {
+			t.wg.Wait()
+			close(t.gone)
+		}()
+	}
+	return t.gone
 }
 
 // signal wakes everybody who waits for "something changed": get gives a channel that is closed at the next raise. Take the channel before looking at what may

@@ -219,6 +219,7 @@ func (d *dataDir) startAfresh() error {
 // identityRecord is the content of the identity file.
 type identityRecord struct {
 	ClusterID string `json:"cluster_id"`
+	Joining   string `json:"joining,omitempty"`
 	Promise   []byte `json:"promise"`
 }
 

@@ -47,7 +47,9 @@ type Options struct {
 // Identity is what a member knows about itself beyond its server id.
 type Identity struct {
 	ClusterID string
-	Promise   []byte // opaque; a founding promise of package membership
+	// Joining is the cluster that was asked to let this member in. If raft state is found without a ClusterID, it is of this one, or of the promise.
+	Joining string
+	Promise []byte // opaque; a founding promise of package membership
 }
 
 func (id Identity) clone() Identity {

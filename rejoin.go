@@ -1,0 +1,49 @@
+package quorumlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/gossip"
+)
+
+const (
+	rejoinPace  = time.Second
+	rejoinAfter = 5 * time.Second // without a leader; an election takes about one
+	rejoinBound = 2 * time.Second // for one member asked
+)
+
+// runRejoin brings a member back that was taken out of the group while it was away: replaced after its grace, or removed by a request that came
+// late. It cannot see that in its own configuration, which ends where it was cut off; it sees that no leader speaks to it. The leader answers "known" if it is
+// a member after all, so asking does no harm.
+func (n *Node) runRejoin() {
+	heard := time.Now()
+	for n.life.Err() == nil {
+		pause(n.life, rejoinPace)
+		if !n.isMember() || n.failed() != nil || n.closing.Load() || n.group.leader() != "" {
+			heard = time.Now()
+			continue
+		}
+		if time.Since(heard) > rejoinAfter && n.rejoin() {
+			heard = time.Now()
+		}
+	}
+}
+
+// rejoin asks the members of this node's cluster until one has brought it to the leader.
+func (n *Node) rejoin() bool {
+	for _, m := range n.gossip.Members() {
+		if m.ServerID != n.id && m.Meta.ClusterID == n.clusterIDNow() && n.rejoinBy(m) {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *Node) rejoinBy(m gossip.Member) bool {
+	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
+	defer cancel()
+	err := n.join(ctx, m)
+	n.log.Debug("no leader speaks to this node: asked to be in the group", "by", m.Addr, "error", err)
+	return err == nil
+}
