@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -76,7 +77,8 @@ type ForceOptions struct {
 
 // ForceRelease takes a lock from its holder. It names the token that the caller saw (Inspect shows it): if another one holds by now, it is refused with
 // a *LockedError that shows the present holder, and with an ErrUnlocked if nobody does. Without Now it returns when the drain has begun; calling again is
-// harmless. ctx bounds the round trip.
+// harmless. ctx bounds the round trip. If the answer of a release that worked is lost on the way, the retry finds another holder or none and says so: inspect
+// the lock after such an error.
 func (n *Node) ForceRelease(ctx context.Context, name string, t Token, opt ForceOptions) error {
 	const op = "force release"
 	if err := n.usable(ctx, op); err != nil {
@@ -115,15 +117,17 @@ func checkForce(name string, t Token, opt ForceOptions) error {
 	if t <= 0 {
 		return &FieldError{Field: "token", Value: int64(t), Problem: "must be positive"}
 	}
-	for field, words := range map[string]string{"Actor": opt.Actor, "Reason": opt.Reason} {
-		switch {
-		case words == "":
-			return &FieldError{Field: field, Problem: "must not be empty"}
-		case len(words) > locktable.MaxNoteLen:
-			return &FieldError{Field: field, Value: words, Problem: fmt.Sprintf("has %d bytes; %d is the most", len(words), locktable.MaxNoteLen)}
-		case !utf8.ValidString(words) || containsControl(words):
-			return &FieldError{Field: field, Value: words, Problem: "must be UTF-8 without control characters"}
-		}
+	return errors.Join(checkWords("ForceOptions.Actor", opt.Actor), checkWords("ForceOptions.Reason", opt.Reason))
+}
+
+func checkWords(field, words string) error {
+	switch {
+	case words == "":
+		return &FieldError{Field: field, Problem: "must not be empty"}
+	case len(words) > locktable.MaxNoteLen:
+		return &FieldError{Field: field, Value: words, Problem: fmt.Sprintf("has %d bytes; %d is the most", len(words), locktable.MaxNoteLen)}
+	case !utf8.ValidString(words) || containsControl(words):
+		return &FieldError{Field: field, Value: words, Problem: "must be UTF-8 without control characters"}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -168,7 +169,7 @@ func (n *Node) askLeader(p router.Peer, call func(router.Peer) (wire.JoinReply, 
 			return nil
 		}
 		if reply.Status != wire.StatusNotLeader || reply.LeaderID == "" || reply.LeaderAddr == "" {
-			return fmt.Errorf("%v: %s", reply.Status, reply.Detail)
+			return fmt.Errorf("%s says %v: %s", p.Addr, reply.Status, reply.Detail)
 		}
 		p = router.Peer{ID: reply.LeaderID, Addr: reply.LeaderAddr}
 	}
@@ -201,7 +202,11 @@ func (n *Node) notLeading() wire.JoinReply {
 
 func (n *Node) membershipReply(err error) wire.JoinReply {
 	if err != nil {
-		return wire.JoinReply{Status: wire.StatusUnknown, ClusterID: n.clusterIDNow(), Detail: err.Error()}
+		status := wire.StatusUnknown
+		if errors.As(err, new(refused)) {
+			status = wire.StatusRefused
+		}
+		return wire.JoinReply{Status: status, ClusterID: n.clusterIDNow(), Detail: err.Error()}
 	}
 	return wire.JoinReply{Status: wire.StatusDone, ClusterID: n.clusterIDNow()}
 }

@@ -35,10 +35,13 @@ type Config struct {
 	// Advertise is the host:port at which other nodes reach this one. Default: Addr, which then must not be an unspecified address.
 	Advertise string
 	// Join lists addresses (host:port, or DNS name:port) of any members. Names are resolved again for ever, so a headless service name is enough. The
-	// node's own address among them does no harm.
+	// node's own address among them does no harm. A node without Join waits to be found by nodes that list it.
 	Join []string
 	// Expect founds a cluster where none is: it is the full number of instances of the deployment, 1 for a node alone. It must exceed half of the
 	// most instances that ever run under this name before a cluster exists. 0 never founds, only joins. Excludes Founders.
+	//
+	// Founding is the one thing that needs wall clocks: the founders' must agree within an hour, and tokens rise over the loss of all state only if the new
+	// founders' clocks are later than the last token of the lost cluster. While a cluster exists no wall clock matters.
 	Expect int
 	// Founders founds a cluster where none is: the Names of the founding instances, the same list everywhere. Excludes Expect.
 	Founders []string
@@ -165,8 +168,12 @@ func (c *Config) validate() error {
 			p.add("GossipKeys", nil, "key %d has %d bytes; 16, 24 or 32 are needed", i, n)
 		}
 	}
-	if c.TLS != nil && (c.TLS.Server == nil || c.TLS.Client == nil) {
+	switch {
+	case c.TLS == nil:
+	case c.TLS.Server == nil || c.TLS.Client == nil:
 		p.add("TLS", nil, "both Server and Client are needed: every node is both")
+	case len(c.TLS.Server.Certificates) == 0 && c.TLS.Server.GetCertificate == nil && c.TLS.Server.GetConfigForClient == nil:
+		p.add("TLS", nil, "Server has no certificate")
 	}
 	return errors.Join(p...)
 }
@@ -209,10 +216,22 @@ func (c *Config) validateAddresses(p *problems) {
 	checkHostPort(p, "Addr", c.Addr, true)
 	if c.Advertise != "" {
 		checkHostPort(p, "Advertise", c.Advertise, false)
+	} else if unspecified(c.Addr) {
+		p.add("Advertise", nil, "is needed: Addr %q names no address that others could dial", c.Addr)
 	}
 	for _, j := range c.Join {
 		checkHostPort(p, "Join", j, false)
 	}
+}
+
+// unspecified tells that addr means every address of the machine.
+func unspecified(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "" || (ip != nil && ip.IsUnspecified())
 }
 
 // checkHostPort judges the form only; whether an address can be bound or advertised is the transport's to say.
@@ -255,9 +274,6 @@ func (c *Config) validateFounding(p *problems) {
 	if c.Expect == 0 && len(c.Founders) == 0 && len(c.Join) == 0 && c.Dir == "" && c.sim.Disk == nil {
 		p.add("Join", nil, "is needed, or Expect or Founders: the node would wait for ever")
 	}
-	if (c.Expect > 1 || len(c.Founders) > 1) && len(c.Join) == 0 {
-		p.add("Join", nil, "is needed to find the other founders")
-	}
 }
 
 func (c *Config) validateTimes(p *problems) {
@@ -271,6 +287,8 @@ func (c *Config) validateTimes(p *problems) {
 	}
 	t := c.Timing
 	switch {
+	case t.Heartbeat == 0 || t.Election == 0 || t.Lease == 0:
+		p.add("Timing", t, "Heartbeat, Election and Lease are set together or not at all")
 	case t.Heartbeat < minTiming || t.Election < minTiming || t.Lease < minTimingLease:
 		p.add("Timing", t, "is below %v, %v, %v: a busy machine would elect without a reason", minTiming, minTiming, minTimingLease)
 	case t.Heartbeat > maxTiming || t.Election > maxTiming:

@@ -168,9 +168,12 @@ type LostError struct {
 
 func (e *LostError) Error() string {
 	var b strings.Builder
-	if e.Name != "" {
+	switch {
+	case e.Token != 0:
 		fmt.Fprintf(&b, "lock %q (token %v) lost: ", e.Name, e.Token)
-	} else {
+	case e.Name != "":
+		fmt.Fprintf(&b, "lock %q: session lost: ", e.Name)
+	default:
 		b.WriteString("session lost: ")
 	}
 	b.WriteString(e.Cause.String())
@@ -220,7 +223,11 @@ func (e *WaitError) Error() string {
 		b.WriteString(e.Waiting)
 		b.WriteString(": ")
 	}
-	b.WriteString(e.Err.Error())
+	if none := (*noQuorumError)(nil); errors.As(e.Err, &none) && strings.Contains(e.Waiting, ErrNoQuorum.Error()) {
+		b.WriteString(none.err.Error()) // once is enough
+	} else {
+		b.WriteString(e.Err.Error())
+	}
 	return b.String()
 }
 

@@ -43,7 +43,8 @@ func ParseToken(s string) (Token, error) {
 }
 
 // Guard is a fence for resources inside one process: it remembers the highest token accepted for each resource and refuses lower
-// ones. It protects what lives and dies with the process, since its memory does; for databases see the packages under fence/.
+// ones. It protects what lives and dies with the process, since its memory does; a database must keep the
+// highest token itself, in the transaction of the write.
 //
 // A Guard holds at most MaxGuarded resources. The zero value is ready. All methods are safe for concurrent use.
 type Guard struct {

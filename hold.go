@@ -19,7 +19,8 @@ type Hold struct {
 	// Guarded by the session's mu.
 	err      error         // why it is not held any more
 	released bool          // Unlock has been called
-	closing  bool          // the session is being closed: Unlock still releases
+	closing  bool          // the session is being closed
+	covered  bool          // the work was over, and trusted, before anything was released
 	warn     chan struct{} // Jeopardy
 	warned   bool
 	frozen   *lease // set by a drain: the deadline does not move any more
@@ -127,12 +128,17 @@ func (h *Hold) Context(parent context.Context) (context.Context, context.CancelF
 func (h *Hold) Unlock() error {
 	s := h.session()
 	s.mu.Lock()
+	h.coverLocked()
 	err := h.errLocked(s.node.clock.Now())
 	switch {
 	case h.released:
 		s.mu.Unlock()
 		return ErrUnlocked
-	case err != nil && !errors.Is(err, ErrUnsure) && !(h.closing && s.judgeLocked(s.node.clock.Now()) != leaseLost):
+	case h.covered && s.life.Err() != nil: // Close was faster
+		h.released = true
+		s.mu.Unlock()
+		return h.closed()
+	case err != nil && !errors.Is(err, ErrUnsure) && !h.covered:
 		h.released = true
 		s.mu.Unlock()
 		return err
@@ -145,6 +151,37 @@ func (h *Hold) Unlock() error {
 	return h.release(seq)
 }
 
+// coverLocked notes that the work under the hold ends now, if it is covered: the lease is trusted, and nobody has asked for the release. Close does that as
+// soon as no callback works any more.
+func (h *Hold) coverLocked() {
+	s := h.session()
+	if s.life.Err() != nil || h.err != nil && !(h.closing && s.work > 0) {
+		return
+	}
+	lease := &s.lease
+	if h.frozen != nil {
+		lease = h.frozen
+	}
+	if state := lease.state(s.node.clock.Now()); state == leaseHeld || state == leaseJeopardy {
+		h.covered = true
+	}
+}
+
+// closed is the answer when the session was over before the unlock was answered: Close may have confirmed the release.
+func (h *Hold) closed() error {
+	s := h.session()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.covered && s.ended {
+		return nil
+	}
+	return h.unconfirmed()
+}
+
+func (h *Hold) unconfirmed() error {
+	return &WaitError{Op: "unlock", Name: h.claim.name, Waiting: "no answer before the lease ended; the TTL frees the lock", Err: ErrNoQuorum}
+}
+
 // release repeats the unlock, under one sequence, until it is answered or the session is over.
 func (h *Hold) release(seq uint64) error {
 	s := h.session()
@@ -152,12 +189,12 @@ func (h *Hold) release(seq uint64) error {
 	res, err := h.releaseInTime(cmd)
 	if err != nil {
 		if context.Cause(s.life) != nil || errors.Is(err, context.DeadlineExceeded) {
-			return &WaitError{Op: "unlock", Name: h.claim.name, Waiting: "no answer before the lease ended; the TTL frees the lock", Err: ErrNoQuorum}
+			return h.closed()
 		}
 		return err
 	}
 	s.finish(seq)
-	if res.Code == locktable.CodeReleased {
+	if res.Code == locktable.CodeReleased || res.Code == locktable.CodeNoSession && h.leftToClose() {
 		return nil
 	}
 	lost := &LostError{Name: h.claim.name, Token: h.token, Cause: CauseExpired, Reason: "the cluster had ended the hold before"}
@@ -165,6 +202,14 @@ func (h *Hold) release(seq uint64) error {
 		lost.Cause = CauseForced
 	}
 	return lost
+}
+
+// leftToClose tells whether Close may have released the lock after the work.
+func (h *Hold) leftToClose() bool {
+	s := h.session()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.covered && s.closing != nil
 }
 
 // releaseInTime waits until the deadline that the hold has now, and leaves the rest to the background: renewals of a session that lives on move the

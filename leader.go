@@ -278,6 +278,11 @@ func (l *leadership) apply(ctx context.Context, c membership.Change) error {
 	return nil
 }
 
+// refused is a membership change that was decided against: nothing was done.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+
 // admit takes a server in, without a vote; reconcile gives it one when it has caught up and one is wanted.
 func (l *leadership) admit(ctx context.Context, s membership.Server) error {
 	if err := l.beginChange(ctx); err != nil {
@@ -291,7 +296,7 @@ func (l *leadership) admit(ctx context.Context, s membership.Server) error {
 	case membership.AddNonvoter, membership.Enough:
 		// Enough replicas are no reason to refuse: every instance replicates, with or without a vote.
 	default:
-		return fmt.Errorf("%v: %s", d.Kind, d.Reason)
+		return refused(d.Reason)
 	}
 	l.node.log.Info("admitting server", "server", s.ID, "name", s.Name, "address", s.Addr)
 	ctx, cancel := context.WithTimeout(ctx, confTimeout)
@@ -319,7 +324,7 @@ func (l *leadership) dismiss(ctx context.Context, id string) error {
 			continue
 		}
 		if pause(ctx, dismissPace); ctx.Err() != nil {
-			return fmt.Errorf("it can not be taken out now: %s", c.Reason)
+			return refused("it can not be taken out now: " + c.Reason)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/router"
@@ -38,8 +39,8 @@ func NewMutex(o Owner, name string, opts ...LockOption) *Mutex {
 
 // Lock waits until the lock is granted. ctx bounds the wait, never the hold.
 //
-// An error means that nothing is held and that no claim of the call stays behind: if the grant raced with the end of ctx, it is given back. The error
-// is a *WaitError that unwraps to the ctx error and says what the call was waiting for, with ErrNoQuorum if no leader answered; a *LostError if the
+// An error means that nothing is held: if the grant raced with the end of ctx, it is given back. The claim is withdrawn in the background, within 2 s of
+// reaching a quorum; until then others may see it wait. The error is a *WaitError that unwraps to the ctx error and says what the call was waiting for, with ErrNoQuorum if no leader answered; a *LostError if the
 // session ended; a *FieldError for a bad name or note.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) { return m.acquire(ctx, false) }
 
@@ -60,11 +61,11 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, t Token) er
 	if !s.beginWork() {
 		return errors.Join(h.Err(), unlockQuietly(h))
 	}
-	defer s.endWork()
 	held, cancel := h.Context(ctx)
 	// Deferred, so that a panic of fn releases the lock on its way up.
 	defer func() {
 		cancel()
+		s.endWork(h)
 		err = errors.Join(err, h.Unlock())
 	}()
 	return fn(held, h.Token())
@@ -79,6 +80,18 @@ func unlockQuietly(h *Hold) error {
 }
 
 func (m *Mutex) check() error {
+	switch o := m.owner.(type) {
+	case nil:
+		return &FieldError{Field: "owner", Problem: "must not be nil"}
+	case *Node:
+		if o == nil {
+			return &FieldError{Field: "owner", Problem: "must not be a nil *Node"}
+		}
+	case *Session:
+		if o == nil {
+			return &FieldError{Field: "owner", Problem: "must not be a nil *Session"}
+		}
+	}
 	err := locktable.CheckName(m.name)
 	if err == nil && len(m.note) > locktable.MaxNoteLen {
 		return &FieldError{Field: "note", Value: m.note, Problem: fmt.Sprintf("has %d bytes; %d is the most", len(m.note), locktable.MaxNoteLen)}
@@ -90,7 +103,7 @@ func (m *Mutex) check() error {
 func fieldError(err error, value any) error {
 	var broken *locktable.CommandError
 	if errors.As(err, &broken) {
-		return &FieldError{Field: broken.Field, Value: value, Problem: broken.Reason}
+		return &FieldError{Field: strings.ToLower(strings.TrimSuffix(broken.Field, "s")), Value: value, Problem: broken.Reason}
 	}
 	return err
 }
@@ -107,6 +120,9 @@ func (m *Mutex) acquire(ctx context.Context, try bool) (*Hold, error) {
 		return nil, &WaitError{Op: op, Name: m.name, Err: ended(ctx)}
 	}
 	s, err := m.owner.current(ctx)
+	if wait := (*WaitError)(nil); errors.As(err, &wait) {
+		return nil, &WaitError{Op: op, Name: m.name, Waiting: wait.Op, Err: err}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ type Node struct {
 	leaders *signal // wakes whoever waits for another leader
 	names   sync.Map
 	cuts    raftCuts
+	answers atomic.Pointer[answers]
 	foreign atomic.Pointer[foreignCluster]
 
 	opening chan struct{} // one slot: who holds it may open the node's own session
@@ -186,7 +187,7 @@ func (n *Node) openStore(ctx context.Context) error {
 		return other // of pinned
 	}
 	if err != nil {
-		return directoryError(err, n.cfg.Dir)
+		return directoryError(err)
 	}
 	n.store, n.id = s, s.ServerID()
 	if id := s.Identity().ClusterID; id != "" {
@@ -235,8 +236,8 @@ func addressError(err error) error {
 	return err
 }
 
-func directoryError(err error, dir string) error {
-	return &FieldError{Field: "Config.Dir", Value: dir, Problem: err.Error(), cause: err}
+func directoryError(err error) error {
+	return &FieldError{Field: "Config.Dir", Problem: err.Error(), cause: err}
 }
 
 // ID is the server id: random, made with the data directory (or at each start without one), never reused.
@@ -340,30 +341,6 @@ func (n *Node) others() []router.Peer {
 		}
 	}
 	return peers
-}
-
-// why says for people why there may be no leader.
-func (n *Node) why() string {
-	select {
-	case <-n.member:
-	default:
-		return n.founding.Status()
-	}
-	alive := make(map[string]bool)
-	for _, m := range n.gossip.Members() {
-		alive[m.ServerID] = true
-	}
-	voters, reachable := 0, 0
-	for _, s := range n.group.servers() {
-		if !s.Voter {
-			continue
-		}
-		voters++
-		if s.ID == n.id || alive[s.ID] {
-			reachable++
-		}
-	}
-	return fmt.Sprintf("no quorum: %d of %d voters reachable", reachable, voters)
 }
 
 // resolve gives the address of a server id: gossip is the phone book.

@@ -11,7 +11,7 @@ import (
 // A sender is never held up for good by answers that nobody takes: it comes to see that its decoder has stopped. Here the peer takes
 // requests and never answers.
 func TestPipelineWithoutADecoderTakesRequests(t *testing.T) {
-	trans, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, 20*time.Millisecond, io.Discard)
+	trans, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, 500*time.Millisecond, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

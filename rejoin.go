@@ -24,6 +24,7 @@ func (n *Node) runRejoin() {
 			heard = time.Now()
 			continue
 		}
+		n.askVoters(n.life)
 		if time.Since(heard) > rejoinAfter && n.rejoin() {
 			heard = time.Now()
 		}

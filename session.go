@@ -48,6 +48,8 @@ type Session struct {
 	claims map[uint64]*claim   // waiting and held, by sequence
 	// closing is set when Close begins: nothing is held any more, no claim is taken, and no renewal sent.
 	closing *LostError
+	// ended is set when the cluster has confirmed Close.
+	ended bool
 	// warned tells that a hold may be in jeopardy, so that in order no answer looks at every hold.
 	warned bool
 	// work counts callbacks of Do that still run; idle is closed when closing is set and the last one has returned.
@@ -234,7 +236,9 @@ func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clo
 		return
 	}
 	if res.Code == locktable.CodeNoSession {
-		s.loseLocked(&LostError{Cause: CauseExpired, Reason: "the cluster does not know the session"})
+		if s.closing == nil { // else Close ended it, and tells how
+			s.loseLocked(&LostError{Cause: CauseExpired, Reason: "the cluster does not know the session"})
+		}
 		return
 	}
 	for _, g := range res.Grants {
@@ -342,9 +346,11 @@ func (s *Session) beginWork() bool {
 	return true
 }
 
-func (s *Session) endWork() {
+// endWork takes in that the callback under h has returned. The release is another matter: without a quorum it may last, and Close does not wait for it.
+func (s *Session) endWork(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	h.coverLocked()
 	s.work--
 	if s.work > 0 {
 		return
@@ -368,6 +374,9 @@ func (s *Session) Close() error { return s.close(CauseSessionClosed) }
 // closeBound is how long Close asks for the release before it leaves it to the TTL.
 const closeBound = 2 * time.Second
 
+// closeEmptyBound is the same for a session with nothing to release, which the TTL may as well end.
+const closeEmptyBound = 500 * time.Millisecond
+
 func (s *Session) close(cause Cause) error {
 	const op = "close session"
 	now := s.node.clock.Now()
@@ -385,7 +394,7 @@ func (s *Session) close(cause Cause) error {
 	if s.work == 0 {
 		close(s.idle)
 	}
-	left := s.lease.left(now)
+	left, empty := s.lease.left(now), len(s.claims) == 0 && len(s.open) == 0
 	s.mu.Unlock()
 	defer s.lose(s.closing)
 
@@ -399,13 +408,24 @@ func (s *Session) close(cause Cause) error {
 	case <-s.life.Done(): // the pacer saw the deadline first
 		return outlasted
 	}
-	ctx, cancel := context.WithTimeout(s.life, min(closeBound, s.leftNow()))
+	bound := closeBound
+	if empty {
+		bound = closeEmptyBound
+	}
+	ctx, cancel := context.WithTimeout(s.life, min(bound, s.leftNow()))
 	defer cancel()
 	_, err := s.node.do(ctx, op, "", &locktable.Command{Op: locktable.OpClose, Session: s.id}, router.Options{})
+	if empty {
+		return nil // nothing hangs on the answer
+	}
 	if err != nil {
 		s.node.endLater(s) // claims of calls that have failed must not wait for the TTL
+		return err
 	}
-	return err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	return nil
 }
 
 func (s *Session) leftNow() time.Duration {

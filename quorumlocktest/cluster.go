@@ -18,6 +18,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -67,7 +68,9 @@ func InMemory() Option { return func(o *options) { o.disks = false } }
 func Seed(seed uint64) Option { return func(o *options) { o.seed = seed } }
 
 // Configure adjusts the Config of each instance before it is opened. Cluster, Name, Addr, Join, Expect and Transport are set already.
-func Configure(f func(i int, cfg *quorumlock.Config)) Option { return func(o *options) { o.configure = f } }
+func Configure(f func(i int, cfg *quorumlock.Config)) Option {
+	return func(o *options) { o.configure = f }
+}
 
 // Logger takes what the nodes say.
 func Logger(l hclog.Logger) Option { return func(o *options) { o.logger = l } }
@@ -85,6 +88,7 @@ func NotReady() Option { return func(o *options) { o.waitReady = false } }
 // test ends. Nodes keep their state on simulated disks unless InMemory is given.
 func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
+	requireBubble(t)
 	o := options{disks: true, seed: 1, latency: 200 * time.Microsecond, waitReady: true}
 	for _, opt := range opts {
 		opt(&o)
@@ -102,6 +106,17 @@ func New(t testing.TB, n int, opts ...Option) *Cluster {
 		c.WaitReady()
 	}
 	return c
+}
+
+// requireBubble fails the test outside a bubble, where a minute of fake time would be a minute of everybody's.
+func requireBubble(t testing.TB) {
+	t.Helper()
+	defer func() {
+		if recover() != nil {
+			t.Fatal("quorumlocktest.New must be called inside synctest.Test")
+		}
+	}()
+	synctest.Wait()
 }
 
 func (c *Cluster) newInstance(i int) *instance {

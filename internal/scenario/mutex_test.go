@@ -311,7 +311,7 @@ func TestWaitErrorSaysWhatItWaitedFor(t *testing.T) {
 			}
 			_, err = call(cutOff)
 			cancel()
-			if !errors.Is(err, quorumlock.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "of 3 voters reachable") {
+			if !errors.Is(err, quorumlock.ErrNoQuorum) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "of 3 voters answer") {
 				t.Errorf("cut off, try %v: %v", try, err)
 			}
 		}

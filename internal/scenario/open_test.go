@@ -107,7 +107,6 @@ func TestOpenNamesTheBadField(t *testing.T) {
 		{"Advertise", func(c *quorumlock.Config) { c.Advertise = ":7000" }},
 		{"Join", func(c *quorumlock.Config) { c.Join = []string{"127.0.0.1:7000", "nowhere"} }},
 		{"Join", func(c *quorumlock.Config) { c.Join = []string{"host:0"} }},
-		{"Join", func(c *quorumlock.Config) { c.Expect = 3 }},
 		{"Join", func(c *quorumlock.Config) { c.Expect, c.Dir = 0, "" }},
 		{"Expect", func(c *quorumlock.Config) { c.Expect = -1 }},
 		{"Expect", func(c *quorumlock.Config) { c.Founders = []string{"node"} }},
