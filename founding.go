@@ -213,11 +213,8 @@ func (n *Node) setCluster(id string) { n.cluster.Store(&id) }
 
 // gossipChanged remembers names, which outlive their members' presence in the view.
 func (n *Node) gossipChanged() {
-	if !n.isStarted() {
-		return // whoever asks for names later looks for himself
-	}
-	for _, m := range n.gossip.Members() {
-		n.names.Store(m.ServerID, m.Meta.Name)
+	if n.isStarted() { // else: whoever asks for names later looks for himself
+		n.names.renew(n.gossip.Members(), n.group.servers())
 	}
 }
 
@@ -225,9 +222,7 @@ func (n *Node) gossipChanged() {
 func (n *Node) named(servers []membership.Server) []membership.Server {
 	n.gossipChanged()
 	for i := range servers {
-		if name, ok := n.names.Load(servers[i].ID); ok {
-			servers[i].Name = name.(string)
-		}
+		servers[i].Name = n.names.of(servers[i].ID)
 		servers[i].Addr, _ = n.resolve(servers[i].ID)
 	}
 	return servers

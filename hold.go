@@ -134,10 +134,10 @@ func (h *Hold) Unlock() error {
 	case h.released:
 		s.mu.Unlock()
 		return ErrUnlocked
-	case h.covered && s.life.Err() != nil: // Close was faster
+	case h.covered && s.life.Err() != nil: // Close had no more time
 		h.released = true
 		s.mu.Unlock()
-		return h.closed()
+		return h.unconfirmed()
 	case err != nil && !errors.Is(err, ErrUnsure) && !h.covered:
 		h.released = true
 		s.mu.Unlock()
@@ -147,7 +147,9 @@ func (h *Hold) Unlock() error {
 	h.forgetLocked()
 	h.endLocked(ErrUnlocked)
 	seq := s.beginLocked()
+	s.unlocks++
 	s.mu.Unlock()
+	defer s.endUnlock()
 	return h.release(seq)
 }
 
@@ -167,17 +169,6 @@ func (h *Hold) coverLocked() {
 	}
 }
 
-// closed is the answer when the session was over before the unlock was answered: Close may have confirmed the release.
-func (h *Hold) closed() error {
-	s := h.session()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h.covered && s.ended {
-		return nil
-	}
-	return h.unconfirmed()
-}
-
 func (h *Hold) unconfirmed() error {
 	return &WaitError{Op: "unlock", Name: h.claim.name, Waiting: "no answer before the lease ended; the TTL frees the lock", Err: ErrNoQuorum}
 }
@@ -189,12 +180,12 @@ func (h *Hold) release(seq uint64) error {
 	res, err := h.releaseInTime(cmd)
 	if err != nil {
 		if context.Cause(s.life) != nil || errors.Is(err, context.DeadlineExceeded) {
-			return h.closed()
+			return h.unconfirmed()
 		}
 		return err
 	}
 	s.finish(seq)
-	if res.Code == locktable.CodeReleased || res.Code == locktable.CodeNoSession && h.leftToClose() {
+	if res.Code == locktable.CodeReleased {
 		return nil
 	}
 	lost := &LostError{Name: h.claim.name, Token: h.token, Cause: CauseExpired, Reason: "the cluster had ended the hold before"}
@@ -202,14 +193,6 @@ func (h *Hold) release(seq uint64) error {
 		lost.Cause = CauseForced
 	}
 	return lost
-}
-
-// leftToClose tells whether Close may have released the lock after the work.
-func (h *Hold) leftToClose() bool {
-	s := h.session()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return h.covered && s.closing != nil
 }
 
 // releaseInTime waits until the deadline that the hold has now, and leaves the rest to the background: renewals of a session that lives on move the

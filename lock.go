@@ -66,6 +66,7 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, t Token) er
 	defer func() {
 		cancel()
 		s.endWork(h)
+		defer s.endUnlock()
 		err = errors.Join(err, h.Unlock())
 	}()
 	return fn(held, h.Token())

@@ -46,7 +46,7 @@ type Node struct {
 
 	lead    atomic.Pointer[leadership]
 	leaders *signal // wakes whoever waits for another leader
-	names   sync.Map
+	names   nameBook
 	cuts    raftCuts
 	answers atomic.Pointer[answers]
 	foreign atomic.Pointer[foreignCluster]

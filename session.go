@@ -48,13 +48,14 @@ type Session struct {
 	claims map[uint64]*claim   // waiting and held, by sequence
 	// closing is set when Close begins: nothing is held any more, no claim is taken, and no renewal sent.
 	closing *LostError
-	// ended is set when the cluster has confirmed Close.
-	ended bool
 	// warned tells that a hold may be in jeopardy, so that in order no answer looks at every hold.
 	warned bool
-	// work counts callbacks of Do that still run; idle is closed when closing is set and the last one has returned.
-	work int
-	idle chan struct{}
+	// work counts callbacks of Do that still run; idle is closed when closing is set and the last one has returned. unlocks counts unlocks without an
+	// answer; unlocked is closed when closing is set and none of either is left.
+	work     int
+	idle     chan struct{}
+	unlocks  int
+	unlocked chan struct{}
 
 	renewing  bool          // one renewal at a time; the router hedges it
 	renewed   clock.Reading // when the last renewal was begun
@@ -106,7 +107,7 @@ func (n *Node) tryOpen(ctx context.Context, op string, ttl time.Duration) (*Sess
 	}
 	s := &Session{
 		node: n, id: res.Session, ttl: ttl, lease: newLease(ttl, c0), floor: 1, since: res.Rev, renewed: c0,
-		open: make(map[uint64]struct{}), claims: make(map[uint64]*claim), idle: make(chan struct{}),
+		open: make(map[uint64]struct{}), claims: make(map[uint64]*claim), idle: make(chan struct{}), unlocked: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(n.life))
 	s.taking, s.endTaking = context.WithCancel(s.life)
@@ -236,7 +237,7 @@ func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clo
 		return
 	}
 	if res.Code == locktable.CodeNoSession {
-		if s.closing == nil { // else Close ended it, and tells how
+		if s.closing == nil { // else Close tells how it ended
 			s.loseLocked(&LostError{Cause: CauseExpired, Reason: "the cluster does not know the session"})
 		}
 		return
@@ -346,12 +347,13 @@ func (s *Session) beginWork() bool {
 	return true
 }
 
-// endWork takes in that the callback under h has returned. The release is another matter: without a quorum it may last, and Close does not wait for it.
+// endWork takes in that the callback under h has returned, and that its unlock follows, which ends with endUnlock.
 func (s *Session) endWork(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.coverLocked()
 	s.work--
+	s.unlocks++
 	if s.work > 0 {
 		return
 	}
@@ -361,6 +363,25 @@ func (s *Session) endWork(h *Hold) {
 	if s.life.Err() != nil {
 		// The session was lost, or its closing given up, under the callback's hands: now nobody works under it any more.
 		s.node.endLater(s)
+	}
+}
+
+func (s *Session) endUnlock() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unlocks--
+	s.quietLocked()
+}
+
+// quietLocked tells Close that neither callbacks nor unlocks are left; an unlock may still begin after that, and end.
+func (s *Session) quietLocked() {
+	if s.closing == nil || s.work > 0 || s.unlocks > 0 {
+		return
+	}
+	select {
+	case <-s.unlocked:
+	default:
+		close(s.unlocked)
 	}
 }
 
@@ -394,6 +415,7 @@ func (s *Session) close(cause Cause) error {
 	if s.work == 0 {
 		close(s.idle)
 	}
+	s.quietLocked()
 	left, empty := s.lease.left(now), len(s.claims) == 0 && len(s.open) == 0
 	s.mu.Unlock()
 	defer s.lose(s.closing)
@@ -414,18 +436,27 @@ func (s *Session) close(cause Cause) error {
 	}
 	ctx, cancel := context.WithTimeout(s.life, min(bound, s.leftNow()))
 	defer cancel()
+	s.awaitUnlocks(ctx)
 	_, err := s.node.do(ctx, op, "", &locktable.Command{Op: locktable.OpClose, Session: s.id}, router.Options{})
 	if empty {
 		return nil // nothing hangs on the answer
 	}
 	if err != nil {
 		s.node.endLater(s) // claims of calls that have failed must not wait for the TTL
-		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	return nil
+	return err
+}
+
+// awaitUnlocks gives unlocks that are on their way half of Close's time. In order that is a round trip; one that Close overtook could not tell any more
+// whether its lock had been lost before. Without a quorum they last as long as the lease.
+func (s *Session) awaitUnlocks(ctx context.Context) {
+	timer := time.NewTimer(closeBound / 2)
+	defer timer.Stop()
+	select {
+	case <-s.unlocked:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 func (s *Session) leftNow() time.Duration {

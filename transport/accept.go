@@ -91,8 +91,8 @@ func (e *endpoint) welcome(raw net.Conn) error {
 	if err != nil {
 		return err
 	}
-	clusterID := e.clusterID(h.kind)
 	s.kind = h.kind
+	clusterID := e.identify(s)
 	s.peer.ServerID, s.peer.ClusterID, s.peer.Addr = h.from, h.clusterID, h.advertise
 	if code := e.receive(s, h, clusterID); code != statusAccepted {
 		s.Write(e.answer(byte(code), clusterID))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -315,6 +316,32 @@ func TestCutRaft(t *testing.T) {
 		b.RestoreRaft()
 		n.pair(a, b, KindRaft)
 		n.pair(b, a, KindRaft)
+	})
+}
+
+// Whoever gives a cluster id up cuts and restores: a handshake that had read the id before, on either side, must not become a stream afterwards.
+func TestCutRaftEndsHandshakesUnderWay(t *testing.T) {
+	eachLab(t, func(t *testing.T, n *network) {
+		var cutting atomic.Pointer[endpoint]
+		member, guest := n.listen("member", withRaftID(func() string {
+			if e := cutting.Load(); e != nil {
+				e.CutRaft()
+				e.RestoreRaft()
+			}
+			return "id"
+		})), n.listen("guest")
+		cutting.Store(member.(*endpoint))
+
+		_, err := guest.Dial(n.ctx(5*time.Second), KindRaft, member.Addr(), "member")
+		wantRefused(t, err, RefusedCut)
+		_, err = member.Dial(n.ctx(5*time.Second), KindRaft, guest.Addr(), "guest")
+		wantRefused(t, err, RefusedCut)
+		wantBroken(t, must[Conn](t)(guest.Accept(KindRaft)))
+		n.pair(guest, member, KindCall)
+
+		cutting.Store(nil)
+		n.pair(guest, member, KindRaft)
+		n.pair(member, guest, KindRaft)
 	})
 }
 

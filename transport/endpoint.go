@@ -46,6 +46,7 @@ type endpoint struct {
 	mu     sync.Mutex
 	closed bool
 	cut    bool
+	cuts   uint64            // how often raft streams were cut
 	conns  map[net.Conn]Kind // raw connections, in handshake (kind 0) or handed over
 	dials  map[*struct{ cancel context.CancelCauseFunc }]struct{}
 
@@ -109,7 +110,16 @@ func (e *endpoint) Advertise() string { return e.advertise }
 
 func (e *endpoint) Packets() <-chan Packet { return e.packets }
 
-// clusterID is what this side says in the handshake of a stream of this kind.
+// identify fixes what this side says in the handshake of s. The cuts are counted before the cluster id is read: whoever gives the id up cuts
+// afterwards, so keep can tell that a handshake under way still speaks for the old one.
+func (e *endpoint) identify(s *stream) (clusterID string) {
+	e.mu.Lock()
+	s.cuts = e.cuts
+	e.mu.Unlock()
+	return e.clusterID(s.kind)
+}
+
+// clusterID is the cluster for whose streams of a kind this side stands at present.
 func (e *endpoint) clusterID(kind Kind) string {
 	ask := e.cfg.ClusterID
 	if kind == KindRaft && e.cfg.RaftClusterID != nil {
@@ -204,7 +214,7 @@ func (e *endpoint) keep(s *stream) error {
 	if e.closed {
 		return net.ErrClosed
 	}
-	if e.cut && s.kind == KindRaft {
+	if s.kind == KindRaft && (e.cut || s.cuts != e.cuts) {
 		return &RefusedError{Code: RefusedCut, Addr: s.peer.Addr}
 	}
 	s.forget = func() { e.drop(s.raw) }
@@ -279,7 +289,7 @@ func (e *endpoint) deliver(p Packet) {
 	}
 }
 
-// CutRaft refuses and closes raft streams until RestoreRaft; see Endpoint.
+// CutRaft refuses and closes raft streams until RestoreRaft, and ends their handshakes; see Endpoint.
 func (e *endpoint) CutRaft() {
 	for _, c := range e.cutRaft() {
 		c.Close()
@@ -290,6 +300,7 @@ func (e *endpoint) cutRaft() (victims []net.Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cut = true
+	e.cuts++
 	for c, kind := range e.conns {
 		if kind == KindRaft {
 			victims = append(victims, c)

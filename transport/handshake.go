@@ -39,7 +39,7 @@ func (e *endpoint) greet(raw net.Conn, kind Kind, addr, target string) (*stream,
 			return nil, fmt.Errorf("tls handshake: %w", err)
 		}
 	}
-	clusterID := e.clusterID(kind)
+	clusterID := e.identify(s)
 	h := hello{
 		version: preambleVersion, kind: kind, cluster: e.cfg.Cluster, from: e.cfg.ServerID, to: target,
 		clusterID: clusterID, advertise: e.advertise,

@@ -63,6 +63,9 @@ type option func(*Config)
 func withClusterID(id string) option {
 	return func(c *Config) { c.ClusterID = func() string { return id } }
 }
+func withRaftID(ask func() string) option {
+	return func(c *Config) { c.RaftClusterID = ask }
+}
 func withCluster(name string) option { return func(c *Config) { c.Cluster = name } }
 func withAddr(addr string) option    { return func(c *Config) { c.Addr = addr } }
 func withTLS(s *TLS) option          { return func(c *Config) { c.TLS = s } }

@@ -13,6 +13,7 @@ type stream struct {
 	net.Conn          // the TLS connection if there is one, else raw
 	raw      net.Conn // closing it ends the stream at once, without a word to the peer
 	kind     Kind
+	cuts     uint64 // of the endpoint, before it was asked for the cluster id
 	peer     Peer
 	capped   *cappedConn
 

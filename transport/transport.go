@@ -70,7 +70,8 @@ type Endpoint interface {
 	SendPacket(addr string, b []byte) error
 	Packets() <-chan Packet
 	// CutRaft refuses new raft streams and closes the open ones until RestoreRaft; calls and gossip go on. (For a stalled or
-	// failed store.)
+	// failed store.) A stream whose handshake began before CutRaft is refused even if RestoreRaft came meanwhile, so after a change
+	// of RaftClusterID the two together leave no stream of the former cluster.
 	CutRaft()
 	RestoreRaft()
 	// Close ends listeners, streams and packets, and returns when every goroutine of the endpoint is gone. Twice is fine.

@@ -122,8 +122,8 @@ func bubble(t *testing.T, test func(t *testing.T, w *world, r *Router)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		r := New(w.env())
+		defer r.Wait()
 		test(t, w, r)
-		r.Wait()
 	})
 }
 

@@ -36,9 +36,9 @@ func (t *trip) race(ctx context.Context) answer {
 		}
 		select {
 		case <-tick:
-			if p, ok := t.target(busy); ok {
-				t.launch(running, p, answers)
-				busy = append(busy, p.ID)
+			if to, ok := t.target(busy); ok {
+				t.launch(running, to, answers)
+				busy = append(busy, to.ID)
 			}
 			begun = time.Now()
 			timer.Reset(hedgeAfter)
@@ -70,9 +70,9 @@ func final(a answer) bool {
 }
 
 // launch makes one attempt in a goroutine of its own.
-func (t *trip) launch(ctx context.Context, p Peer, answers chan<- from) {
+func (t *trip) launch(ctx context.Context, to target, answers chan<- from) {
 	r, cmd, bound := t.router, t.cmd, t.opt.Attempt // t itself belongs to the goroutine of Do
 	r.hedges.Go(func() {
-		answers <- from{p, r.try(ctx, p, cmd, bound)}
+		answers <- from{to.Peer, r.try(ctx, to, cmd, bound)}
 	})
 }

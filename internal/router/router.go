@@ -27,7 +27,7 @@ type Env struct {
 	// commit.Batcher.Do returned. An error that is neither counts as an unknown outcome.
 	Local func(ctx context.Context, c *locktable.Command) (locktable.Result, error)
 	// Leader is the leader as this node knows it, the zero Peer if it knows none, and a channel that is closed when that may have
-	// changed.
+	// changed; closing it ends pauses, and attempts at a leader that is not the leader any more.
 	Leader func() (Peer, <-chan struct{})
 	// Others lists members to try through when the leader is not known or not reached, best first.
 	Others func() []Peer
@@ -105,15 +105,19 @@ const (
 // Router carries commands. It is safe for concurrent use.
 type Router struct {
 	env    Env
+	reigns *reigns
 	hedges sync.WaitGroup
 }
 
 // New makes a Router.
-func New(env Env) *Router { return &Router{env: env} }
+func New(env Env) *Router { return &Router{env: env, reigns: newReigns(env.Leader)} }
 
-// Wait returns when the attempts that a hedged Do left behind are gone. They are cancelled when Do returns, so it does not take long.
-// For the end of a node, after the last Do.
-func (r *Router) Wait() { r.hedges.Wait() }
+// Wait ends what the Router has in the background and returns when it is gone: the attempts that a hedged Do left behind, which are cancelled when
+// Do returns, so it does not take long; and the watch for another leader. For the end of a node, after the last Do.
+func (r *Router) Wait() {
+	r.hedges.Wait()
+	r.reigns.wait()
+}
 
 // Do sends c until it is answered, and ctx bounds that. An answer is a Result, also one whose Code tells of a refusal by the state
 // machine. c must not be changed any more, whatever Do returned, because copies may still be on their way. Without an answer the
@@ -156,7 +160,7 @@ func (r *Router) Serve(ctx context.Context, req wire.ProposeRequest) wire.Propos
 	if a := r.local(ctx, &req.Command); a.Status != wire.StatusNotLeader {
 		return a.ProposeReply
 	}
-	leader, _ := r.env.Leader()
+	leader, changed := r.env.Leader()
 	switch {
 	case leader.ID == "":
 		return wire.ProposeReply{Status: wire.StatusNoQuorum, Detail: r.env.Why()}
@@ -165,7 +169,7 @@ func (r *Router) Serve(ctx context.Context, req wire.ProposeRequest) wire.Propos
 	case req.Hops >= maxHops:
 		return notLeader(leader, "too many hops")
 	}
-	a := r.call(ctx, leader, &req.Command, req.Hops+1)
+	a := r.call(ctx, cancel, target{leader, changed}, &req.Command, req.Hops+1)
 	if a.unreached {
 		return notLeader(leader, a.Detail) // it may be reachable for who asked
 	}
@@ -193,13 +197,15 @@ func (r *Router) local(ctx context.Context, c *locktable.Command) answer {
 	return localAnswer(res, err)
 }
 
-// call tries a command on another node. hops is how often it has been forwarded then.
-func (r *Router) call(ctx context.Context, p Peer, c *locktable.Command, hops uint8) answer {
+// call tries a command on another node, and cancels ctx if another leader than that node is known before it answers. hops is how often the
+// command has been forwarded then.
+func (r *Router) call(ctx context.Context, cancel context.CancelFunc, to target, c *locktable.Command, hops uint8) answer {
+	defer r.reigns.ends(to, cancel)()
 	req := wire.ProposeRequest{Hops: hops, Command: *c}
 	if deadline, ok := ctx.Deadline(); ok {
 		// A request with no time left would be taken for one without a bound.
 		req.Timeout = max(time.Until(deadline), time.Millisecond)
 	}
-	rep, err := r.env.Call(ctx, p, req)
-	return callAnswer(p, rep, err)
+	rep, err := r.env.Call(ctx, to.Peer, req)
+	return callAnswer(to.Peer, rep, err)
 }

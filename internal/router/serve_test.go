@@ -98,7 +98,9 @@ func TestForwardedRequest(t *testing.T) {
 			return done(), nil
 		}
 		cmd := locktable.Command{Op: locktable.OpClaim, Session: 4, Seq: 2}
-		New(env).Serve(t.Context(), wire.ProposeRequest{Hops: 1, Timeout: time.Second, Command: cmd})
+		r := New(env)
+		defer r.Wait()
+		r.Serve(t.Context(), wire.ProposeRequest{Hops: 1, Timeout: time.Second, Command: cmd})
 		if got.Hops != 2 || got.Timeout != 900*time.Millisecond || got.Command.Session != 4 || got.Command.Seq != 2 {
 			t.Errorf("%+v", got)
 		}

@@ -60,28 +60,37 @@ func (t *trip) attempt(ctx context.Context) answer {
 	if t.opt.Renewal {
 		return t.race(ctx)
 	}
-	p, _ := t.target(nil) // with nobody busy there is always one
-	a := t.router.try(ctx, p, t.cmd, t.opt.Attempt)
-	t.learn(p, a, ctx.Err() != nil)
+	to, _ := t.target(nil) // with nobody busy there is always one
+	a := t.router.try(ctx, to, t.cmd, t.opt.Attempt)
+	t.learn(to.Peer, a, ctx.Err() != nil)
 	return a
 }
 
-// try makes one attempt, on this node if p is this node.
-func (r *Router) try(ctx context.Context, p Peer, c *locktable.Command, bound time.Duration) answer {
+// try makes one attempt, on this node if that is the target. Local ends by itself when the leadership does.
+func (r *Router) try(ctx context.Context, to target, c *locktable.Command, bound time.Duration) answer {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	if p.ID == r.env.Self {
+	if to.ID == r.env.Self {
 		return r.local(ctx, c)
 	}
-	return r.call(ctx, p, c, 0)
+	return r.call(ctx, cancel, to, c, 0)
 }
 
-// target chooses whom to ask next: who was hinted at, the leader, another member that may know better; and if there is nobody else, the
+// target is whom to ask next.
+func (t *trip) target(busy []string) (to target, ok bool) {
+	leader, changed := t.router.env.Leader()
+	p, ok := t.choose(leader, busy)
+	if p.ID != leader.ID {
+		changed = nil
+	}
+	return target{p, changed}, ok
+}
+
+// choose chooses whom to ask next: who was hinted at, the leader, another member that may know better; and if there is nobody else, the
 // one that just failed, or this node. Those who are busy being asked are not chosen.
-func (t *trip) target(busy []string) (p Peer, ok bool) {
+func (t *trip) choose(leader Peer, busy []string) (p Peer, ok bool) {
 	hint := t.hint
 	t.hint = Peer{}
-	leader, _ := t.router.env.Leader()
 	fit := func(p Peer) bool { return p.ID != "" && !slices.Contains(busy, p.ID) }
 	switch {
 	case fit(hint) && hint.ID != t.avoid:

@@ -248,6 +248,7 @@ func (n *nemesis) freeze() {
 		} else {
 			clocks.Stopped(passed)
 		}
+		s.woke.Store(time.Now().UnixNano())
 		s.frozen.Store(false)
 		n.c.Resume(s.index)
 		well()
@@ -397,18 +398,26 @@ func (n *nemesis) failDisk() {
 	if s == nil || s.bad["disk"] > 0 {
 		return
 	}
-	well, disk := s.trouble("disk"), n.c.Disk(s.index)
-	disk.Fail(errPlanted)
-	n.later(longest, func() {
-		if node := s.node; node != nil {
-			if err := node.Err(); err != nil && !(errors.Is(err, quorumlock.ErrFailed) && errors.Is(err, errPlanted)) {
-				n.t.Errorf("node with a failed disk: %v", err)
-			}
-			n.close(s)
-			disk.Fail(nil)
-			n.start(s)
-		}
+	well := s.trouble("disk")
+	n.c.Disk(s.index).Fail(errPlanted)
+	n.later(longest, func() { n.replaceDisk(s, well) })
+}
+
+func (n *nemesis) replaceDisk(s *spot, well func()) {
+	if s.frozen.Load() { // nobody can end it
+		n.later(time.Second, func() { n.replaceDisk(s, well) })
+		return
+	}
+	disk := n.c.Disk(s.index)
+	if s.node == nil {
 		disk.Fail(nil)
-		well()
-	})
+	} else {
+		if err := s.node.Err(); err != nil && !(errors.Is(err, quorumlock.ErrFailed) && errors.Is(err, errPlanted)) {
+			n.t.Errorf("node with a failed disk: %v", err)
+		}
+		n.close(s)
+		disk.Fail(nil)
+		n.start(s)
+	}
+	well()
 }

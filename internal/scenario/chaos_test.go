@@ -18,21 +18,26 @@ import (
 // The random schedules: go test ./internal/scenario -run Chaos -args -chaos 200 -schedule 1m. A schedule that failed prints its seed; the same faults are
 // played again by -args -seed N -schedule D, but goroutines run in another order each time, so it may take several tries.
 var (
-	chaosRuns = flag.Int("chaos", 12, "random schedules to play")
+	chaosRuns = flag.Int("chaos", 16, "random schedules to play")
 	chaosSeed = flag.Uint64("seed", 0, "play this schedule -chaos times")
 	chaosTime = flag.Duration("schedule", 20*time.Second, "length of a random schedule in fake time")
 )
 
 // TestChaos plays random faults against clusters under random traffic, and sets what the API said against what the log granted.
 func TestChaos(t *testing.T) {
-	base := uint64(1)
+	var lost atomic.Int64
+	t.Cleanup(func() {
+		if lost.Load() == 0 {
+			t.Error("no hold was lost: the faults did not bite")
+		}
+	})
 	for k := range *chaosRuns {
-		seed, name := base+uint64(k), ""
+		seed, name := 1+uint64(k), ""
 		if *chaosSeed != 0 {
 			seed, name = *chaosSeed, fmt.Sprintf("try %d, ", k)
 		}
 		t.Run(fmt.Sprintf("%sseed %d", name, seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { newChaos(t, seed).run() })
+			bubble(t, func(t *testing.T) { lost.Add(int64(newChaos(t, seed).run())) })
 		})
 	}
 }
@@ -66,6 +71,7 @@ type spot struct {
 	// What is wrong with it.
 	frozen atomic.Bool  // suspended or stopped: nothing of it can look at a clock
 	froze  atomic.Int64 // how often it was frozen
+	woke   atomic.Int64 // when it woke up last, in Unix nanoseconds
 	rate   float64
 	bad    map[string]int
 }
@@ -141,7 +147,8 @@ func (x *chaos) running() (list []*spot) {
 	return list
 }
 
-func (x *chaos) run() {
+// run gives the number of holds that were lost.
+func (x *chaos) run() int {
 	n := &nemesis{chaos: x}
 	n.play(*chaosTime)
 	n.mend()
@@ -150,7 +157,7 @@ func (x *chaos) run() {
 	x.endsWithin("the last calls", 30*time.Second, x.workers.Wait)
 	x.quiet()
 	x.c.CheckState()
-	x.ledger.report()
+	return x.ledger.report()
 }
 
 // live: when everything is well again, every lock can be had by every instance within a TTL and what founding a quorum takes.

@@ -242,3 +242,50 @@ func TestWaitersOfAClosingSessionLeaveTheQueue(t *testing.T) {
 		c.CheckState()
 	})
 }
+
+// Close waits for callbacks and not for their unlocks, which last as long as the lease when there is no quorum. The work was covered, and Do says that only the
+// release is unconfirmed.
+func TestCloseDoesNotWaitForUnlocks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		_, f := roles(c)
+		s := openSession(t, c.Node(f[0]))
+		j := startJob(s, "k", 0)
+		<-j.started
+		c.Isolate(f[0])
+		endsIn(t, "close", 2500*time.Millisecond, func() { _ = s.Close() })
+		if err := <-j.result; !errors.Is(err, quorumlock.ErrNoQuorum) || errors.Is(err, quorumlock.ErrLost) {
+			t.Errorf("Do: %v", err)
+		}
+		c.Heal()
+		c.WaitReady()
+		c.CheckState()
+	})
+}
+
+// Nobody can vouch for work that ends after Close has asked for the release, though the answer is still on its way: the successor may be at work.
+func TestUnlockAfterCloseIsALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		l, f := roles(c)
+		s := openSession(t, c.Node(f[0]))
+		a := lockIn(t, s, "k", time.Second)
+		b := waitQueued(t, c, c.Node(l), "k", 1)
+		c.Network().HoldReplies(c.Host(l), true)
+		closing := make(chan error, 1)
+		go func() { closing <- s.Close() }()
+		next := b.granted(time.Second)
+		select {
+		case err := <-closing:
+			t.Fatalf("closed without an answer: %v", err)
+		default:
+		}
+		if err := a.Unlock(); !errors.Is(err, quorumlock.ErrLost) {
+			t.Errorf("unlock beside the successor: %v", err)
+		}
+		c.Network().HoldReplies(c.Host(l), false)
+		<-closing
+		unlock(t, next)
+		c.CheckState()
+	})
+}

@@ -115,9 +115,9 @@ func TestZ6ReplacedVoterReturns(t *testing.T) {
 				return
 			}
 		}()
-		time.Sleep(10*time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 		unlock(t, lockIn(t, c.Node(l), "kk", time.Second))
-		time.Sleep(3*time.Second)
+		time.Sleep(3 * time.Second)
 		select {
 		case s := <-got:
 			t.Logf("watch: %s", s)
@@ -161,7 +161,7 @@ func TestZ8SecondOpener(t *testing.T) {
 		for j := range 3 {
 			c.Isolate(j)
 		}
-		time.Sleep(5*time.Second)
+		time.Sleep(5 * time.Second)
 		errs := make(chan error, 2)
 		for k := range 2 {
 			go func() {
@@ -238,7 +238,7 @@ func TestZ9DrainBeforeGrant(t *testing.T) {
 				l, f := roles(c)
 				a := lockIn(t, c.Node(l), "k", 5*time.Second)
 				b := waitQueued(t, c, c.Node(f[0]), "k", 1)
-				time.Sleep(time.Duration(ms)*170*time.Millisecond)
+				time.Sleep(time.Duration(ms) * 170 * time.Millisecond)
 				c.Isolate(f[0])
 				unlock(t, a)
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -395,8 +395,9 @@ func TestZ12KnownButNotCommitted(t *testing.T) {
 		// The leader's entries reach nobody; its lease ends soon, so the window is short: let the joiner ask right in it.
 		i := c.Grow()
 		_ = i
-		c.Isolate(f[0]); c.Isolate(f[1])
-		time.Sleep(20*time.Second)
+		c.Isolate(f[0])
+		c.Isolate(f[1])
+		time.Sleep(20 * time.Second)
 		c.Heal()
 		time.Sleep(time.Minute)
 		_ = l
@@ -481,7 +482,7 @@ func TestZ16GhostOfClosedSession(t *testing.T) {
 		if info := lockShown(t, c, "k"); info.Waiting != 0 {
 			t.Errorf("claim of a call that returned an error %v ago still waits", time.Since(b.at))
 		}
-		time.Sleep(20*time.Second)
+		time.Sleep(20 * time.Second)
 		t.Logf("20 s later: %d waiting", lockShown(t, c, "k").Waiting)
 	})
 }
@@ -502,7 +503,7 @@ func TestZ14CloseHungFollower(t *testing.T) {
 		go func() { defer close(done); t.Logf("close: %v after %v", n.Close(), time.Since(start)) }()
 		select {
 		case <-done:
-		case <-time.After(2*time.Minute):
+		case <-time.After(2 * time.Minute):
 			t.Errorf("Close hangs with the disk")
 		}
 		c.Disk(i).Hang(false)

@@ -1,0 +1,37 @@
+package quorumlock
+
+import (
+	"sync"
+
+	"github.com/quorumlock/quorumlock/internal/gossip"
+	"github.com/quorumlock/quorumlock/internal/membership"
+)
+
+// nameBook remembers what servers are called, those also that are in the group's configuration and have vanished from gossip's view.
+type nameBook struct {
+	mu    sync.Mutex
+	names map[string]string // by server id
+}
+
+// renew takes in who is in either now, and forgets all others: ids are never used again, so they would pile up.
+func (b *nameBook) renew(view []gossip.Member, group []membership.Server) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	names := make(map[string]string, len(view))
+	for _, s := range group {
+		if name, known := b.names[s.ID]; known {
+			names[s.ID] = name
+		}
+	}
+	for _, m := range view {
+		names[m.ServerID] = m.Meta.Name
+	}
+	b.names = names
+}
+
+// of is the name of a server, "" if it is not known.
+func (b *nameBook) of(id string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.names[id]
+}
