@@ -14,6 +14,7 @@ import (
 const (
 	handOverBound = time.Second     // handing leadership over
 	departBound   = 2 * time.Second // leaving the group in Close of a node without a data directory
+	stopBound     = 2 * time.Second // the end of raft and of the background, both of which may be waiting for a disk write that hangs
 )
 
 // Close stops the node so that it can be started again later: it releases what its sessions hold, hands leadership over, and keeps its membership. A node
@@ -80,13 +81,15 @@ func (n *Node) markClosed() {
 var errDiskHangs = errors.New("a disk write hangs: the data directory stays in use until it returns")
 
 // stopParts ends what start began, in the order in which parts depend on each other; parts that were never started are nil. Raft goes before the
-// background, since it is what the background waits for; and each gets its time, since both may be waiting for a disk that hangs.
+// background, since it is what the background waits for.
 func (n *Node) stopParts() error {
 	n.endLife()
-	stopped := n.group == nil || n.group.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), stopBound)
+	defer cancel()
+	stopped := n.group == nil || n.group.stop(ctx)
 	select {
 	case <-n.tasks.close():
-	case <-time.After(stopBound):
+	case <-ctx.Done():
 		stopped = false
 	}
 	if n.gossip != nil {

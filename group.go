@@ -119,24 +119,19 @@ func (g *group) observe() {
 	}
 }
 
-// stopBound is how long stop waits for raft, which may be waiting for a disk write that hangs.
-const stopBound = 2 * time.Second
-
-// stop ends raft and everything it left behind, and returns true; or false after stopBound, and then the rest ends when the disk lets
-// go. The store and the endpoint must outlive it. Twice is fine.
-func (g *group) stop() bool {
+// stop ends raft and everything it left behind, and returns true; or false when ctx ends, since raft may be waiting for a disk write that hangs, and
+// then the rest ends when the disk lets go. The store and the endpoint must outlive it. Twice is fine.
+func (g *group) stop(ctx context.Context) bool {
 	g.stopping.Do(func() {
 		go func() {
 			defer close(g.stopped)
 			g.shutdown()
 		}()
 	})
-	timer := time.NewTimer(stopBound)
-	defer timer.Stop()
 	select {
 	case <-g.stopped:
 		return true
-	case <-timer.C:
+	case <-ctx.Done():
 		return false
 	}
 }

@@ -124,7 +124,8 @@ func (h *Hold) Context(parent context.Context) (context.Context, context.CancelF
 // until the hold's deadline, and by then the TTL has the release under way anyway.
 //
 // Nil means released. ErrUnlocked: it was released before. A *LostError: the hold had ended before, so the work under it may have overlapped with a
-// successor's. A *WaitError: the work was covered to its end, but no answer came before the deadline; the lock becomes free by its TTL at the latest.
+// successor's. A *WaitError: the work was covered to its end, but no answer came before the deadline; the lock becomes free by its TTL at the latest. (A
+// ForceRelease with Now is by its nature the exception: word of it may not have come.)
 func (h *Hold) Unlock() error {
 	s := h.session()
 	s.mu.Lock()

@@ -421,7 +421,9 @@ func (n *Node) fail(err error) {
 		}
 		n.cuts.end()
 		n.hub.Close(n.failed()) // a watcher of a state that stands still must be told
-		n.group.stop()
+		ctx, cancel := context.WithTimeout(n.life, stopBound)
+		defer cancel()
+		n.group.stop(ctx)
 		n.leaders.raise()
 	})
 }

@@ -13,11 +13,12 @@ const lastWords = 50 * time.Millisecond
 // target is whom an attempt asks.
 type target struct {
 	Peer
-	changed <-chan struct{} // if it is asked as the leader: closed when it may not be that any more
+	changed <-chan struct{} // if it is asked as the leader, or for want of one: closed when another one may lead
 }
 
 // reigns ends the attempts at a leader that is not the leader any more: a dead one would not answer them for their whole bound, while its
-// successor could. One goroutine watches for all attempts at the same leader, so that an attempt costs no goroutine of its own.
+// successor could. One goroutine watches for all attempts at the same leader, so that an attempt costs no goroutine of its own. Members that are
+// asked while nobody leads may be dead in the same way.
 type reigns struct {
 	leader func() (Peer, <-chan struct{})
 
@@ -33,7 +34,7 @@ func newReigns(leader func() (Peer, <-chan struct{})) *reigns {
 	return &reigns{leader: leader, stopped: make(chan struct{})}
 }
 
-// ends calls cancel once the reign of to is over, if it is asked as the leader, unless release is called before.
+// ends calls cancel once another one leads, if to is asked as the leader or for want of one, unless release is called before.
 func (r *reigns) ends(to target, cancel func()) (release func() bool) {
 	if to.changed == nil {
 		return func() bool { return true }

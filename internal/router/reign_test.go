@@ -45,6 +45,47 @@ func TestAttemptAtAFormerLeaderEnds(t *testing.T) {
 	}
 }
 
+// Nor does a dead member that was asked while nobody led.
+func TestAttemptForWantOfALeaderEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, r *Router) {
+		w.call = func(ctx context.Context, to string) (wire.ProposeReply, error) {
+			if to == "n2" {
+				return silence(ctx)
+			}
+			return done(), nil
+		}
+		time.AfterFunc(elected, func() { w.setLeader("n3") })
+		if _, err := w.do(r, time.Minute, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		wantTargets(t, w, "n2", "n3")
+		if took := time.Since(w.start); took != elected+lastWords {
+			t.Errorf("done after %v", took)
+		}
+	})
+}
+
+// A member that could not help before it was elected is asked again, and not avoided: it is the one that can help now.
+func TestMemberThatIsElectedMeanwhileIsAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, r *Router) {
+		w.call = func(ctx context.Context, to string) (wire.ProposeReply, error) {
+			switch {
+			case to != "n2":
+				return silence(ctx)
+			case time.Since(w.start) < elected:
+				sleep(ctx, elected+lastWords, nil) // it has passed the command on to a leader that is dead
+				return status(wire.StatusUnknown), nil
+			}
+			return done(), nil
+		}
+		time.AfterFunc(elected, func() { w.setLeader("n2") })
+		if _, err := w.do(r, time.Minute, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		wantTargets(t, w, "n2", "n2")
+	})
+}
+
 // A request that was passed on to a leader ends in the same way, and its outcome is not known.
 func TestForwardToAFormerLeaderEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, r *Router) {
@@ -68,7 +109,7 @@ func TestAttemptsThatAreNotCutShort(t *testing.T) {
 		{"the former leader's last words", "n2", "n3", elected + lastWords/2},
 		{"nobody else is known", "n2", "", 3 * elected},
 		{"the same leader again", "n2", "n2", 3 * elected},
-		{"not asked as the leader", "", "n3", 3 * elected},
+		{"asked for want of a leader, and elected", "", "n2", 3 * elected},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, r *Router) {

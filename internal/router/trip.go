@@ -20,6 +20,7 @@ type trip struct {
 
 	hint  Peer   // of the last answer; believed for the next attempt only
 	avoid string // who was asked last and did not help; not asked twice running if there is anybody else
+	led   string // the leader as known when the last attempt began
 	turn  int    // next in Env.Others
 
 	sent      bool
@@ -79,9 +80,13 @@ func (r *Router) try(ctx context.Context, to target, c *locktable.Command, bound
 // target is whom to ask next.
 func (t *trip) target(busy []string) (to target, ok bool) {
 	leader, changed := t.router.env.Leader()
+	if leader.ID == t.avoid && leader.ID != t.led {
+		t.avoid = "" // it was asked before it led
+	}
+	t.led = leader.ID
 	p, ok := t.choose(leader, busy)
-	if p.ID != leader.ID {
-		changed = nil
+	if p.ID != leader.ID && leader.ID != "" {
+		changed = nil // asked to pass it on to a leader whom this node cannot reach
 	}
 	return target{p, changed}, ok
 }

@@ -56,6 +56,7 @@ func TestNoRaftErrorLeaksFromAnyCall(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := quorumlocktest.New(t, 3)
 				var calls, failed atomic.Int64
+				leader := c.Leader()
 				ctx, stop := context.WithCancel(context.Background())
 				var callers sync.WaitGroup
 				for i := range 3 {
@@ -77,8 +78,9 @@ func TestNoRaftErrorLeaksFromAnyCall(t *testing.T) {
 				time.Sleep(quorumTTL)
 				stop()
 				callers.Wait()
-				if failed.Load() == 0 {
-					t.Errorf("no call of %d rounds failed: the fault did not bite", calls.Load())
+				// Either calls failed, or all of them found the way to the next leader.
+				if failed.Load() == 0 && c.Leader() == leader {
+					t.Errorf("no call of %d rounds failed and the leader is the same: the fault did not bite", calls.Load())
 				}
 				c.Heal()
 				for i := range 3 {

@@ -153,7 +153,10 @@ func (l *ledger) leave(h *holding, end time.Time, err error) {
 		l.lost++
 		return
 	}
-	l.covered = append(l.covered, h)
+	// Who got no answer cannot know that the lock was taken by force at once.
+	if err == nil || l.strict {
+		l.covered = append(l.covered, h)
+	}
 }
 
 // holder is the instance of some hold, nil if nobody holds.

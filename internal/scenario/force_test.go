@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,6 +160,42 @@ func (d *drained) over(cut bool) {
 		d.t.Errorf("the session's other hold: %v", err)
 	}
 	unlock(d.t, d.other)
+}
+
+// A drain may begin before the holder has heard of its grant. Its Lock returns the hold all the same, in jeopardy from the start: an error would leave
+// a claim behind that holds until the drain is over.
+func TestDrainBeforeTheGrantIsKnown(t *testing.T) {
+	for phase := range 3 { // of the rhythm of renewals
+		t.Run(fmt.Sprint(phase), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := quorumlocktest.New(t, 3)
+				l, f := roles(c)
+				a := lockIn(t, c.Node(l), "k", time.Second)
+				b := waitQueued(t, c, c.Node(f[0]), "k", 1)
+				time.Sleep(time.Duration(phase) * 700 * time.Millisecond)
+				c.Isolate(f[0])
+				unlock(t, a)
+				granted := lockShown(t, c, "k").Holders[0].Token
+				opt := quorumlock.ForceOptions{Actor: "ops", Reason: "stuck since noon"}
+				if err := c.Node(l).ForceRelease(context.Background(), "k", granted, opt); err != nil {
+					t.Fatal(err)
+				}
+				// Neither the leader's push nor its own state machine may tell first.
+				c.Network().DropConns(c.Host(l), c.Host(f[0]))
+				c.Disk(f[0]).Hang(true)
+				c.Heal()
+				h := b.granted(grantBound)
+				endsIn(t, "the warning", 2*time.Second, func() { <-h.Jeopardy() })
+				if err := h.Err(); err != nil || h.Token() != granted {
+					t.Errorf("hold %v: %v; want %v, held until its deadline", h.Token(), err, granted)
+				}
+				<-h.Done()
+				forced(t, h)
+				becomesFree(t, c, "k", deadBound)
+				c.CheckState()
+			})
+		})
+	}
 }
 
 // A holder that unlocks while it is drained has released the lock in time, and the next one gets it at once.

@@ -180,6 +180,34 @@ func TestClaimOfALostSessionIsGoneWhenTheQuorumIsBack(t *testing.T) {
 	})
 }
 
+// I4, for a session with a long TTL that is closed while its node is cut off: its claims do not wait for the TTL when the node is back.
+func TestClaimOfASessionClosedInAPartitionIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		l, f := roles(c)
+		a := lockIn(t, c.Node(l), "k", 5*time.Second)
+		s, err := c.Node(f[0]).NewSession(context.Background(), quorumlock.MaxSessionTTL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := waitQueued(t, c, s, "k", 1)
+		c.Isolate(f[0])
+		if err := s.Close(); !errors.Is(err, quorumlock.ErrNoQuorum) {
+			t.Errorf("close: %v", err)
+		}
+		b.failed(time.Millisecond, quorumlock.ErrClosed)
+		time.Sleep(3 * time.Second)
+		if n := lockShown(t, c, "k").Waiting; n != 1 {
+			t.Errorf("%d claims wait: the fault did not bite", n)
+		}
+		c.Heal()
+		c.WaitReady()
+		queueBecomes(t, c, "k", 0, ghostBound)
+		unlock(t, a)
+		c.CheckState()
+	})
+}
+
 // S09: the leader is cut off at a random moment around the commit of a claim. Retried, it makes one entry and one hold; given up, it is
 // gone in time after the next leader's election. (The scenario's 200 rounds are scaled to the time of a test run.)
 func TestClaimWhoseAnswerWasCutOff(t *testing.T) {

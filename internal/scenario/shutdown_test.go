@@ -110,6 +110,42 @@ var endings = map[string]func(c *quorumlocktest.Cluster, i int) error{
 	},
 }
 
+// A write that hangs does not hold up Close: it says that the directory stays in use, and the rest ends when the disk lets go.
+func TestCloseWhileTheDiskHangs(t *testing.T) {
+	for name, hangs := range map[string]func(c *quorumlocktest.Cluster) (victims []int){
+		"leader": func(c *quorumlocktest.Cluster) []int {
+			old := c.Leader()
+			c.Disk(old).Hang(true)
+			c.LeaderExcept(old)
+			return []int{old}
+		},
+		"follower": func(c *quorumlocktest.Cluster) []int {
+			i := others(c, c.Leader())[0]
+			c.Disk(i).Hang(true)
+			return []int{i}
+		},
+		"founders": func(c *quorumlocktest.Cluster) []int { return []int{0, 1, 2} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := quorumlocktest.New(t, 3, quorumlocktest.NotReady())
+				if name == "founders" {
+					for i := range 3 {
+						c.Disk(i).Hang(true)
+					}
+				} else {
+					lockIn(t, c.Node(0), "mine", grantBound)
+				}
+				victims := hangs(c)
+				time.Sleep(grantBound) // the hang has been noticed, and what can has been tried
+				for _, i := range victims {
+					endsIn(t, "close", closeBound, func() { _ = c.Stop(i) })
+				}
+			})
+		})
+	}
+}
+
 func TestCloseFromInsideDo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := quorumlocktest.New(t, 3)
