@@ -57,6 +57,7 @@ func (n *Node) runLeadership() {
 		if leading && cur == nil && n.life.Err() == nil && n.failed() == nil {
 			cur = n.startLeadership(term)
 			n.lead.Store(cur)
+			n.leaderMayHaveChanged() // whoever waited for this leadership finds it now
 		}
 		select {
 		case <-changed:
@@ -96,6 +97,9 @@ func (l *leadership) end() {
 // do is the router's way to the leader on this node.
 func (n *Node) localDo(ctx context.Context, c *locktable.Command) (locktable.Result, error) {
 	l := n.lead.Load()
+	if l == nil && n.group.leading() {
+		l = n.awaitLeadership(ctx)
+	}
 	if l == nil {
 		return locktable.Result{}, router.ErrNotLeader
 	}
@@ -105,6 +109,26 @@ func (n *Node) localDo(ctx context.Context, c *locktable.Command) (locktable.Res
 	}
 	return res, err
 }
+
+// awaitLeadership waits for what this node does as a leader to start: raft has elected it, and a caller turned away now would look for the leader elsewhere, where
+// it may ask a dead one.
+func (n *Node) awaitLeadership(ctx context.Context) *leadership {
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	for ctx.Err() == nil && n.group.leading() {
+		changed := n.leaders.get()
+		if l := n.lead.Load(); l != nil {
+			return l
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+const startBound = 100 * time.Millisecond
 
 func (l *leadership) run(ctx context.Context) {
 	if !l.found(ctx) {

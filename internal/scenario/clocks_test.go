@@ -99,7 +99,7 @@ func stepWall(t *testing.T, who string, step time.Duration) {
 	}
 	time.Sleep(time.Second) // room for one round trip
 	calm(t, h)
-	time.Sleep(2 * quorumTTL)
+	time.Sleep(deadBound)
 	calm(t, h)
 	start := time.Now()
 	c.Isolate(at["holder"])
@@ -143,12 +143,12 @@ func TestUnsureUntilARoundTrip(t *testing.T) {
 	})
 }
 
-// A3 at work: rates of 1.2x apart, whichever side is fast, break nothing, with the holder in touch for ten TTLs and cut off after them.
+// A3 at work: rates of 1.2x apart, whichever side is fast, break nothing, with the holder in touch for three TTLs and cut off after them.
 func TestClockRatesWithinA3(t *testing.T) {
 	for _, holder := range []float64{1 / 1.2, 1.2} {
 		t.Run(fmt.Sprintf("holder at %.2f", holder), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				least := driftingHolder(t, holder, 10*quorumTTL).exclusive(1)
+				least := driftingHolder(t, holder, 3*quorumTTL).exclusive(1)
 				t.Logf("margin %v", least)
 			})
 		})
@@ -210,7 +210,7 @@ func TestStoppedLeaderExpiresNobody(t *testing.T) {
 			if c.Leader() != lead {
 				t.Fatal("leadership has moved")
 			}
-			time.Sleep(3 * quorumTTL)
+			time.Sleep(deadBound)
 			alive()
 			c.CheckState()
 		})
@@ -227,7 +227,7 @@ func TestStoppedLeaderExpiresNobody(t *testing.T) {
 			time.Sleep(stop)
 			c.Resume(lead)
 			expired(t, own)
-			time.Sleep(3 * quorumTTL)
+			time.Sleep(deadBound)
 			alive()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()

@@ -32,7 +32,7 @@ func TestLeaderDiskHangs(t *testing.T) {
 		r.seen()
 		c.Disk(old).Hang(true)
 		endsIn(t, "another leader", hungBound, func() { c.LeaderExcept(old) })
-		time.Sleep(20 * time.Second)
+		time.Sleep(deadBound)
 		if _, gap := r.seen(); gap > hungBound+2*time.Second {
 			t.Errorf("no grant for %v", gap)
 		}
@@ -45,7 +45,7 @@ func TestLeaderDiskHangs(t *testing.T) {
 		}
 		unlock(t, lockIn(t, c.Node(old), "other", 2*time.Second))
 		c.Disk(old).Hang(false)
-		time.Sleep(10 * time.Second)
+		time.Sleep(3 * time.Second)
 		unlock(t, h)
 		r.stop()
 		c.CheckState()
@@ -98,7 +98,7 @@ func TestFollowerDiskHangs(t *testing.T) {
 		time.Sleep(time.Second)
 		r.seen()
 		c.Disk(slow).Hang(true)
-		time.Sleep(20 * time.Second)
+		time.Sleep(deadBound)
 		if _, gap := r.seen(); gap > time.Second {
 			t.Errorf("a follower's disk held the cluster up for %v", gap)
 		}

@@ -196,7 +196,7 @@ func TestCallbackThatOutlastsItsClosingOwner(t *testing.T) {
 				c := quorumlocktest.New(t, 3)
 				_, f := roles(c)
 				s := openSession(t, c.Node(f[0]))
-				j := startJob(s, "k", 30*time.Second)
+				j := startJob(s, "k", 15*time.Second)
 				<-j.started
 				b := waitQueued(t, c, c.Node(f[1]), "k", 1)
 				start := time.Now()

@@ -219,7 +219,7 @@ func TestClaimWhoseAnswerWasCutOff(t *testing.T) {
 }
 
 func testAnswerCutOff(t *testing.T, giveUp bool) {
-	const rounds = 40
+	const rounds = 20
 	c := quorumlocktest.New(t, 3)
 	rng := rand.New(rand.NewPCG(9, 9))
 	cut := 0
@@ -273,7 +273,7 @@ func onlyHold(t *testing.T, via *quorumlock.Node, h *quorumlock.Hold) {
 // them. (100,000 calls in the contract; scaled to the time of a test run.)
 func TestCancelledClaimsLeaveNoGhost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const calls, callers, names = 1800, 60, 5
+		const calls, callers, names = 900, 30, 5
 		c := quorumlocktest.New(t, 3)
 		for i := range names {
 			if i%2 == 0 {

@@ -128,6 +128,21 @@ func (r *traffic) seen() (grants int, gap time.Duration) {
 	return r.grants, gap
 }
 
+// flows waits until some more grants have come.
+func (r *traffic) flows(more int, bound time.Duration) {
+	r.t.Helper()
+	before, _ := r.seen()
+	for end := time.Now().Add(bound); ; time.Sleep(100 * time.Millisecond) {
+		grants, _ := r.seen()
+		if grants-before >= more {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%d grants in %v, want %d", grants-before, bound, more)
+		}
+	}
+}
+
 // stop ends the traffic and waits for it.
 func (r *traffic) stop() {
 	close(r.quit)

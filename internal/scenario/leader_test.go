@@ -50,7 +50,7 @@ func sessionsOn(t *testing.T, c *quorumlocktest.Cluster, instances []int) (alive
 }
 
 func TestLeaderCrashCostsNoSession(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := quorumlocktest.New(t, 3, quorumlocktest.Seed(seed))
@@ -116,12 +116,7 @@ func TestCrashAndRestartUnderTraffic(t *testing.T) {
 				t.Errorf("instance %d came back as %s, was %s", i, got, id)
 			}
 			c.WaitReady()
-			time.Sleep(deadBound)
-			before, _ := r.seen()
-			time.Sleep(2 * time.Second)
-			if grants, _ := r.seen(); grants-before < 10 {
-				t.Errorf("round %d: %d grants in 2 s", round, grants-before)
-			}
+			r.flows(10, deadBound+2*time.Second)
 		}
 		r.stop()
 		c.CheckState()
@@ -232,10 +227,7 @@ func TestDeadVoterIsReplacedAfterTheGrace(t *testing.T) {
 		c := quorumlocktest.New(t, 3, quorumlocktest.InMemory())
 		c.Grow()
 		c.WaitReady()
-		dead := others(c, c.Leader())[0]
-		for dead == 3 { // instance 3 is the standby
-			dead = others(c, c.Leader())[1]
-		}
+		dead := voterThatFollows(c)
 		c.Crash(dead)
 		start := time.Now()
 		awaitVoters(t, c, 40*time.Second, others(c, dead)...)
@@ -254,7 +246,7 @@ func TestIsolatedVoterComesBack(t *testing.T) {
 		c.Isolate(lost)
 		<-h.Done()
 		unlock(t, lockIn(t, c.Node(c.LeaderExcept(lost)), "k", deadBound))
-		time.Sleep(time.Minute) // stands for three
+		time.Sleep(2 * quorumTTL) // stands for three minutes
 		c.Heal()
 		endsIn(t, "the return", 15*time.Second, func() {
 			c.WaitReady()

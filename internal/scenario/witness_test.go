@@ -34,7 +34,7 @@ type spell struct {
 	next time.Time // the first later grant of the same lock
 }
 
-const sampling = 5 * time.Millisecond
+const sampling = 20 * time.Millisecond
 
 // newWitness follows the events of all instances that are up.
 func newWitness(t *testing.T, c *quorumlocktest.Cluster, instances ...int) *witness {
