@@ -337,8 +337,7 @@ func TestThousandsOfHoldsOfOneSessionAreAllReleased(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T) {
 		const holds = 4400 // above locktable.MaxFinished
-		c := quorumlocktest.New(t, 3)
-		_, f := roles(c)
+		c := quorumlocktest.New(t, 1) // the way to a leader plays no part in it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		held := make([]*quorumlock.Hold, holds)
@@ -352,9 +351,9 @@ func TestThousandsOfHoldsOfOneSessionAreAllReleased(t *testing.T) {
 		}
 		each(func(i int) {
 			var err error
-			for held[i], err = quorumlock.NewMutex(c.Node(f[0]), fmt.Sprint("k", i)).Lock(ctx); errors.Is(err, quorumlock.ErrOverloaded); {
+			for held[i], err = quorumlock.NewMutex(c.Node(0), fmt.Sprint("k", i)).Lock(ctx); errors.Is(err, quorumlock.ErrOverloaded); {
 				time.Sleep(time.Second)
-				held[i], err = quorumlock.NewMutex(c.Node(f[0]), fmt.Sprint("k", i)).Lock(ctx)
+				held[i], err = quorumlock.NewMutex(c.Node(0), fmt.Sprint("k", i)).Lock(ctx)
 			}
 			if err != nil {
 				t.Errorf("lock %d: %v", i, err)

@@ -3,12 +3,14 @@ package scenario_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,24 +19,24 @@ import (
 
 // These few tests run in real time, over real sockets and directories; the check for goroutines left behind is TestMain's.
 
-// freeAddr is a loopback address that was free a moment ago, for TCP and UDP alike.
+// freeAddr is a loopback address that was free a moment ago, for TCP and UDP alike, and is given once. Its port lies below those that systems hand out
+// by themselves: one of those may become the near end of any connection before it is listened on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	for range 20 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := l.Addr().String()
-		free := bindable(addr, false)
-		_ = l.Close()
-		if free {
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20000+(firstPort+portsGiven.Add(1))%10000)
+		if bindable(addr, true) {
 			return addr
 		}
 	}
 	t.Fatal("no port is free")
 	return ""
 }
+
+var (
+	firstPort  = rand.Int64N(10000) // apart from those of another process that runs these tests
+	portsGiven atomic.Int64
+)
 
 // bindable tries UDP, and TCP if asked.
 func bindable(addr string, tcp bool) bool {
