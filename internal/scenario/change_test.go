@@ -66,11 +66,11 @@ func TestNoRaftErrorLeaksFromAnyCall(t *testing.T) {
 							bad := callAll(t, n)
 							calls.Add(1)
 							failed.Add(int64(bad))
-							time.Sleep(200 * time.Millisecond)
+							time.Sleep(400 * time.Millisecond)
 						}
 					})
 				}
-				time.Sleep(2 * time.Second)
+				time.Sleep(time.Second)
 				if failed.Load() > 0 {
 					t.Errorf("%d calls failed before the fault", failed.Load())
 				}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock"
@@ -163,7 +162,7 @@ func TestDiskFailsAtAnyWriteOfTheStart(t *testing.T) {
 	const write = 100 * time.Millisecond
 	for nth := range 14 {
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				disk, failure := store.NewDisk(), errors.New("input/output error")
 				disk.SlowWrites(write)
 				fault := time.AfterFunc(time.Duration(nth)*write-write/2, func() { disk.FailWrites(failure) })

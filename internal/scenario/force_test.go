@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock"
@@ -228,7 +227,7 @@ func TestForceNow(t *testing.T) {
 // bubbleIn is bubble as a part of a test.
 func bubbleIn(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	t.Run("", func(t *testing.T) { synctest.Test(t, f) })
+	t.Run("", func(t *testing.T) { bubble(t, f) })
 }
 
 // A drain begun while the holder's clocks are in doubt, or while they run 1.2x slow, ends without an overlap too.

@@ -17,7 +17,7 @@ import (
 // error; no two holds overlap, and of the calls that failed nothing is left a second later.
 func TestGrantThatRacesWithGivingUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const rounds, waiters = 20, 20
+		const rounds, waiters = 12, 20
 		c := quorumlocktest.New(t, 3)
 		rng := rand.New(rand.NewPCG(6, 6))
 		granted, gaveUp := 0, 0
@@ -273,7 +273,7 @@ func onlyHold(t *testing.T, via *quorumlock.Node, h *quorumlock.Hold) {
 // them. (100,000 calls in the contract; scaled to the time of a test run.)
 func TestCancelledClaimsLeaveNoGhost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const calls, callers, names = 900, 30, 5
+		const calls, callers, names = 600, 30, 5
 		c := quorumlocktest.New(t, 3)
 		for i := range names {
 			if i%2 == 0 {

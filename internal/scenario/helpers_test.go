@@ -74,7 +74,7 @@ func (r *traffic) from(o quorumlock.Owner) {
 	go func() {
 		defer r.done.Done()
 		for r.once(o) {
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(250 * time.Millisecond)
 		}
 	}()
 }

@@ -232,7 +232,7 @@ func TestUnlockThatRacesWithEnqueueIsNotMissed(t *testing.T) {
 }
 
 func testUnlockRacesEnqueue(t *testing.T, lag time.Duration) {
-	const rounds = 200
+	const rounds = 120
 	c := quorumlocktest.New(t, 3)
 	_, f := roles(c)
 	c.Disk(f[0]).Slow(lag) // its state machine is behind by that much; the leader's word is not

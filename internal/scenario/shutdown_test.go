@@ -303,10 +303,10 @@ func everyCall(ctx context.Context, n *quorumlock.Node, s *quorumlock.Session) m
 	return errs
 }
 
-// Nodes are closed at random times while they found, join, change leaders, snapshot and are cut off. Scaled: 10 rounds of three closes stand
+// Nodes are closed at random times while they found, join, change leaders, snapshot and are cut off. Scaled: 8 rounds of three closes stand
 // for a thousand.
 func TestCloseAtRandomTimes(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))

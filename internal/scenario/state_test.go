@@ -44,10 +44,10 @@ func TestEqualStateUnderUnequalClocks(t *testing.T) {
 				same += compareStates(t, c, seen)
 			}
 		}
-		compare(700 * time.Millisecond)
+		compare(500 * time.Millisecond)
 		last := c.Leader()
 		c.HandOver(last)
-		compare(700 * time.Millisecond)
+		compare(500 * time.Millisecond)
 		close(quit)
 		work.Wait()
 		c.CheckState()
@@ -56,7 +56,7 @@ func TestEqualStateUnderUnequalClocks(t *testing.T) {
 		c.Start(restarted) // applies the same log again
 		c.WaitReady()
 		c.CheckState()
-		if same < 200 || len(seen) < 80 {
+		if same < 150 || len(seen) < 60 {
 			t.Errorf("states compared %d times at %d indexes", same, len(seen))
 		}
 	})

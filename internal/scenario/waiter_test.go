@@ -101,7 +101,7 @@ func queueBecomes(t *testing.T, c *quorumlocktest.Cluster, name string, n int, b
 		if time.Now().After(deadline) {
 			t.Fatalf("%d claims wait for %q after %v, want %d", info.Waiting, name, bound, n)
 		}
-		time.Sleep(bound / 500)
+		time.Sleep(bound / 100)
 	}
 }
 
@@ -113,7 +113,7 @@ func becomesFree(t *testing.T, c *quorumlocktest.Cluster, name string, bound tim
 		if time.Now().After(deadline) {
 			t.Fatalf("%q after %v: held by %v, %d waiting", name, bound, info.Holders, info.Waiting)
 		}
-		time.Sleep(bound / 500)
+		time.Sleep(bound / 100)
 	}
 }
 
