@@ -15,6 +15,9 @@ const (
 	grantBound = 5 * time.Second // from a leader's death to the next grant
 	deadBound  = quorumTTL + 1500*time.Millisecond
 	quorumTTL  = 10 * time.Second
+
+	// expiryBound is from a session's own deadline to its end by the cluster, which may have taken in one renewal more than the session has an answer to.
+	expiryBound = deadBound - quorumTTL/5*3
 )
 
 // others are the instances without i.

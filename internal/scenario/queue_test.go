@@ -26,7 +26,7 @@ func TestWaiterOfAnExpiredSessionIsNeverGranted(t *testing.T) {
 
 		c.Isolate(f[0])
 		b.failed(8*time.Second+250*time.Millisecond, quorumlock.ErrLost)
-		queueBecomes(t, c, "k", 1, 3*time.Second) // expired by the cluster
+		queueBecomes(t, c, "k", 1, expiryBound)
 		unlock(t, a)
 		h := behind.granted(time.Second)
 		follows(t, a, h)
@@ -117,7 +117,7 @@ func TestWaiterEndsWithItsSessionWhileTheLockIsHeld(t *testing.T) {
 				time.Sleep(2 * quorumTTL)
 				how.end(c, f[0], s)
 				b.failed(how.bound, how.want)
-				queueBecomes(t, c, "k", 0, 3*time.Second)
+				queueBecomes(t, c, "k", 0, expiryBound)
 				c.Heal()
 				time.Sleep(3 * time.Second)
 				unlock(t, a)
