@@ -27,7 +27,7 @@ const (
 	MaxSessions = 200_000
 	MaxClaims   = 4_000_000 // live claims (waiting and held) in the cluster
 	MaxFinished = 4_096     // finished sequences remembered for one session
-	MaxLost     = 4_096     // lost holds remembered for one session until it has heard of them
+	MaxLost     = 1_024     // lost holds remembered for one session until it has heard of them; all of them must fit into one answer
 	MaxAudit    = 1_024     // audit records kept, oldest dropped
 	MaxInspect  = 64        // waiters listed in one Info
 
