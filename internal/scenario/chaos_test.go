@@ -18,7 +18,7 @@ import (
 // The random schedules: go test ./internal/scenario -run Chaos -args -chaos 200 -schedule 1m. A schedule that failed prints its seed; the same faults are
 // played again by -args -seed N -schedule D, but goroutines run in another order each time, so it may take several tries.
 var (
-	chaosRuns = flag.Int("chaos", 16, "random schedules to play")
+	chaosRuns = flag.Int("chaos", 6, "random schedules to play")
 	chaosSeed = flag.Uint64("seed", 0, "play this schedule -chaos times")
 	chaosTime = flag.Duration("schedule", 20*time.Second, "length of a random schedule in fake time")
 )

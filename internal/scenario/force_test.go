@@ -113,7 +113,7 @@ func (d *drained) keepBusy() {
 			if h, err := quorumlock.NewMutex(d.session, "third").TryLock(context.Background()); err == nil {
 				_ = h.Unlock()
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond)
 		}
 	}()
 	time.Sleep(100 * time.Millisecond)
@@ -153,7 +153,7 @@ func (d *drained) over(cut bool) {
 	if err := d.hold.Unlock(); !errors.Is(err, quorumlock.ErrLost) {
 		d.t.Errorf("unlock of a drained hold: %v", err)
 	}
-	time.Sleep(quorumTTL)
+	time.Sleep(quorumTTL / 2)
 	if err := d.other.Err(); err != nil {
 		d.t.Errorf("the session's other hold: %v", err)
 	}

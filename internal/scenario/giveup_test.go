@@ -336,7 +336,7 @@ func TestThousandsOfHoldsOfOneSessionAreAllReleased(t *testing.T) {
 		t.Skip("takes seconds under the race detector")
 	}
 	bubble(t, func(t *testing.T) {
-		const holds = 4400            // above locktable.MaxFinished
+		const holds = 4200            // above locktable.MaxFinished
 		c := quorumlocktest.New(t, 1) // the way to a leader plays no part in it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

@@ -157,13 +157,13 @@ func TestContextsBoundCallsOnly(t *testing.T) {
 	})
 }
 
-// S26: a holder that is cut off ends its hold by its own clock, without any answer, before the cluster grants the lock to anybody else. 12 runs stand for 100;
+// S26: a holder that is cut off ends its hold by its own clock, without any answer, before the cluster grants the lock to anybody else. 10 runs stand for 100;
 // in half of them the holder's node leads.
 func TestPartitionedHolderIsLostBeforeTheNextGrant(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		t.Run(fmt.Sprintf("leads=%v", leads), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				const rounds = 6
+				const rounds = 5
 				rng := rand.New(rand.NewPCG(26, 0))
 				c := quorumlocktest.New(t, 3)
 				w := newWitness(t, c)
