@@ -1,0 +1,72 @@
+package history
+
+import "time"
+
+// Check judges what was recorded so far. timeout bounds, in the time of the caller, the search for an order of what happened; what is not decided by
+// then is a violation, and 0 is no bound. In fake time, where no time passes while goroutines work, the search is bounded by its steps alone.
+func (h *History) Check(timeout time.Duration) *Report {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var deadline time.Time
+	if timeout > 0 {
+		deadline = time.Now().Add(timeout)
+	}
+	return h.check(deadline, stepsPerPiece)
+}
+
+// check bounds the search in each piece by steps, too.
+func (h *History) check(deadline time.Time, steps int64) *Report {
+	f := h.order.clone()
+	l := h.logbook()
+	l.markBeginning()
+	l.checkIndexes(f)
+	r := newReplay(f, h.forcedNow)
+	report := &Report{
+		Calls: h.calls, Failed: h.failed, Events: len(l.entries), Unseen: l.unseen, Late: l.unseenBefore(),
+		SmallestGap: make(map[Ending]time.Duration),
+	}
+	if !h.forked { // without one log there is nothing to set the calls against
+		r.run(l)
+		j := &judge{
+			History: h, findings: f, log: l, replay: r,
+			given: make(map[int64]struct{}), unlockedAt: make(map[int64]instant), closedAt: make(map[int64]instant),
+		}
+		j.all(report, deadline, steps)
+	}
+	report.Violations, report.Found = f.list, f.found
+	return report
+}
+
+func (j *judge) all(report *Report, deadline time.Time, steps int64) {
+	j.openings()
+	j.closings()
+	j.acquisitions()
+	j.unlocks()
+	settled := j.log.settle(j.findings)
+	j.intervals(report.SmallestGap)
+	report.Grants, report.Lost, report.Forced = len(j.replay.ordered), j.replay.lost, j.replay.forced
+	for _, g := range j.replay.ordered {
+		if _, given := j.given[g.Token]; !given {
+			report.Abandoned++
+		}
+	}
+	if settled {
+		j.linearizability(deadline, steps)
+	}
+}
+
+// linearizability checks the locks whose log obeys the rules; of the others there is no state to read.
+func (j *judge) linearizability(deadline time.Time, steps int64) {
+	reads := make(map[string][]*read)
+	for i := range j.reads {
+		r := &j.reads[i]
+		reads[r.lock] = append(reads[r.lock], r)
+		j.replay.lock(r.lock)
+	}
+	for _, name := range j.replay.names {
+		k := j.replay.locks[name]
+		if !k.broken && k.checkReads(reads[name], j.findings) {
+			k.linearizable(reads[name], deadline, steps, j.findings)
+		}
+	}
+}

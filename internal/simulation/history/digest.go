@@ -1,0 +1,74 @@
+package history
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/quorumlock/quorumlock/watch"
+)
+
+// kind says in the digest what follows, so that two records of different kinds never look alike.
+type kind byte
+
+const (
+	kindAcquired kind = iota + 1
+	kindRefused
+	kindFailed
+	kindUnlocked
+	kindInspected
+	kindSessionOpened
+	kindSessionClosed
+	kindForcedNow
+	kindHeld
+	kindEnded
+	kindObserver
+	kindEvent
+)
+
+// Sum is a hash over everything recorded so far, in the order of recording, with instants relative to the start. Two runs with the same
+// sum showed the same to everybody.
+func (h *History) Sum() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return hex.EncodeToString(h.sum.Sum(nil))
+}
+
+// digest takes a record into the sum. Strings are preceded by their length, and the number of fields follows from the kind, so the encoding is
+// injective.
+func (h *History) digest(k kind, numbers ...int64) {
+	h.buf = appendNumbers(append(h.buf[:0], byte(k)), numbers...)
+	h.sum.Write(h.buf)
+}
+
+func (h *History) digestCall(k kind, c call, numbers ...int64) {
+	h.buf = appendText(append(h.buf[:0], byte(k)), c.client, c.lock)
+	h.buf = appendNumbers(h.buf, int64(c.from), int64(c.to))
+	h.buf = appendNumbers(h.buf, numbers...)
+	h.sum.Write(h.buf)
+}
+
+func (h *History) digestObserver(id int64, name string) {
+	h.buf = appendText(append(h.buf[:0], byte(kindObserver)), name)
+	h.buf = appendNumbers(h.buf, id)
+	h.sum.Write(h.buf)
+}
+
+func (h *History) digestEvent(observer int64, e *watch.Event, at instant) {
+	h.buf = appendText(append(h.buf[:0], byte(kindEvent)), e.Name, e.NodeID, e.Note)
+	h.buf = appendNumbers(h.buf, observer, int64(at), e.Rev, int64(e.Kind), e.Token, e.Session, int64(e.Index), int64(h.at(e.Time)))
+	h.sum.Write(h.buf)
+}
+
+func appendNumbers(b []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
+}
+
+func appendText(b []byte, texts ...string) []byte {
+	for _, t := range texts {
+		b = append(binary.AppendUvarint(b, uint64(len(t))), t...)
+	}
+	return b
+}

@@ -1,0 +1,26 @@
+// Package history records what a simulated run showed, from the side of the callers and from the side of the log, and judges it
+// when the run is over.
+//
+// The callers' side is calls with the instants between which they ran, and instants at which a hold said that it was held. The
+// log's side is the events that observers saw, each with a revision, in the order in which the cluster committed them. All instants
+// are readings of the one fake clock of the run, so they can be compared whichever instance they come from.
+//
+// The order of what happened is therefore not searched for: it stands in the log, and the checks ask whether the log obeys the rules of
+// the lock table, and whether every caller's experience fits between the instants at which the log can have been written. Only reads
+// (a refused TryLock, an Inspect) leave a choice, which a linearizability checker decides.
+//
+//	h := history.New(time.Now())
+//	o := h.Observer("node 1")            // for each subscription to a node's Watch with an empty prefix
+//	h.Acquired(call, token)              // for each call that ended
+//	h.Held(token, time.Now())            // whenever a hold said that it was held
+//	report := h.Check(time.Minute)       // afterwards
+//
+// What a run has to keep to, so that there is no false alarm:
+//   - One history is one cluster. A cluster founded anew begins another one.
+//   - A call's Start is taken before it begins and its End after it returned; observers that record each event when they get it.
+//   - Observers are there before the first claim, and at the end of the run one of them has seen everything.
+//   - Ended is called before Unlock is, or when a hold reported its loss; not for ErrUnsure, from which a hold may recover.
+//   - ForcedNow is called before a forced release at once of a hold that may be draining (see there).
+//
+// The package has no goroutine and takes no reading of a clock but to bound Check. It compiles wherever the simulator does.
+package history

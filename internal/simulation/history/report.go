@@ -1,0 +1,114 @@
+package history
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/watch"
+)
+
+// The checks, by the name that a Violation carries.
+const (
+	Record       = "record"        // the run recorded what cannot be
+	WatchOrder   = "watch order"   // a subscription has a gap or goes back, or two disagree
+	TokenRule    = "token"         // a token is not what the lock table would give, or a caller was given one that it did not
+	Exclusion    = "exclusion"     // in the log, a lock has two holders, or a hold ends that is none
+	QueueRule    = "queue"         // in the log, a claim overtakes, waits for nothing, or ends without having waited
+	SessionRule  = "session"       // something happens under a session that is not open
+	UnlockRule   = "unlock"        // an Unlock said nil for a hold that the log shows to have ended otherwise
+	Linearizable = "linearizable"  // no order of what happened fits to what the callers saw and when
+	HoldInterval = "hold interval" // a hold said "held" when the next grant of its lock was committed (I3)
+	Finality     = "finality"      // a hold said "held" after its Unlock, or its session's Close, had returned
+	Undecided    = "undecided"     // there was not time enough for linearizability
+)
+
+// Violation is one broken rule.
+type Violation struct {
+	Check string // one of the constants of this package
+	Text  string
+}
+
+func (v Violation) String() string { return v.Check + ": " + v.Text }
+
+// Ending is how a hold ended before the next grant of its lock.
+type Ending uint8
+
+// The endings. A hold that was Forced at once may overlap with the next, by the nature of the request, and is not measured.
+const (
+	Released Ending = iota + 1 // unlocked, cancelled, or its session closed
+	Expired                    // its session expired
+	Drained                    // released by force when the drain was over
+	Forced                     // released by force at once
+)
+
+func (e Ending) String() string {
+	switch e {
+	case Released:
+		return "released"
+	case Expired:
+		return "expired"
+	case Drained:
+		return "drained"
+	case Forced:
+		return "forced"
+	}
+	return "live"
+}
+
+// Report is what a run came to.
+type Report struct {
+	Violations []Violation    // in the order of the checks, of each check the first 20
+	Found      map[string]int // how many of each check there are, listed or not
+
+	Calls     int  // recorded, of all kinds
+	Failed    int  // acquires that ended with an error other than ErrLocked
+	Events    int  // revisions seen
+	Unseen    int  // revisions between them that nobody saw; across these less can be judged
+	Late      bool // the observers came when the cluster was in use already; the same holds for what was before
+	Grants    int  // in the log
+	Abandoned int  // of these nobody was given
+	Lost      int  // holds in the log that expired
+	Forced    int  // holds in the log that were released by force, at once or after a drain
+
+	// SmallestGap is the least time between the last instant at which a hold was held by its owner's word and the instant at which the next
+	// grant of the lock was first known, by how the former hold ended. The commit of that grant was earlier than that by an unknown
+	// time, so the true gap is smaller; a gap that is not positive is certainly an overlap.
+	SmallestGap map[Ending]time.Duration
+}
+
+// perCheck bounds the list, since one fault may show a thousand times.
+const perCheck = 20
+
+// findings gathers violations.
+type findings struct {
+	list  []Violation
+	found map[string]int
+}
+
+func (f *findings) add(check, format string, args ...any) {
+	if f.found == nil {
+		f.found = make(map[string]int)
+	}
+	if f.found[check]++; f.found[check] <= perCheck {
+		f.list = append(f.list, Violation{check, fmt.Sprintf(format, args...)})
+	}
+}
+
+// clone leaves the original as it is, so that a history can be checked again.
+func (f *findings) clone() *findings {
+	return &findings{list: slices.Clone(f.list), found: maps.Clone(f.found)}
+}
+
+// describe gives an event in words.
+func describe(e *watch.Event) string {
+	text := e.Kind.String()
+	if e.Name != "" {
+		text += fmt.Sprintf(" %q", e.Name)
+	}
+	if e.Token != 0 {
+		text += fmt.Sprintf(" token %d", e.Token)
+	}
+	return fmt.Sprintf("%s session %d node %q note %q at index %d", text, e.Session, e.NodeID, e.Note, e.Index)
+}

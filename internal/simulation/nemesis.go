@@ -1,0 +1,159 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// nemesis brings trouble over the instances of a schedule, one act after the other, and takes it back a while later.
+type nemesis struct {
+	*schedule
+	undo []undo
+}
+
+type undo struct {
+	at time.Time
+	f  func()
+}
+
+// act is something that the nemesis does. It reports false if the schedule had no room for it.
+type act struct {
+	name   string
+	weight int
+	f      func(*nemesis) bool
+}
+
+// acts lists all that can be injected, by topic: the network, processes, clocks, disks, and who is a member.
+var acts = slices.Concat(netActs, lifeActs, clockActs, diskActs)
+
+// longest is how long a fault lasts at most; twice the TTL, so that some outlast every session.
+const longest = 2 * defaultTTL
+
+// play acts for a while.
+func (n *nemesis) play(length time.Duration) {
+	var hat []act
+	for _, a := range acts {
+		for range a.weight {
+			hat = append(hat, a)
+		}
+	}
+	if n.Wild {
+		for _, in := range n.instances {
+			n.setRate(in)
+		}
+	}
+	for end := n.started.Add(length); time.Now().Before(end); {
+		n.pass(time.Duration(n.rng.Int64N(int64(3 * time.Second))))
+		if a := hat[n.rng.IntN(len(hat))]; a.f(n) {
+			n.outcome.act(a.name)
+		}
+	}
+}
+
+// pass lets time go by and takes back what is due meanwhile.
+func (n *nemesis) pass(d time.Duration) {
+	for end := time.Now().Add(d); ; {
+		slices.SortStableFunc(n.undo, func(a, b undo) int { return a.at.Compare(b.at) })
+		if len(n.undo) == 0 || n.undo[0].at.After(end) {
+			time.Sleep(time.Until(end))
+			return
+		}
+		first := n.undo[0]
+		n.undo = n.undo[1:]
+		time.Sleep(time.Until(first.at))
+		first.f()
+	}
+}
+
+// mend takes everything back, and starts who is down.
+func (n *nemesis) mend() {
+	for len(n.undo) > 0 {
+		list := n.undo
+		n.undo = nil
+		for _, u := range list {
+			u.f()
+		}
+	}
+	n.c.Heal()
+	for _, in := range n.instances {
+		if in.node != nil && in.node.Err() != nil {
+			n.t.Errorf("instance %d failed by itself: %v", in.index, in.node.Err())
+		}
+		if n.Wild && !in.gone {
+			n.c.Clock(in.index).SetRate(1)
+		}
+	}
+}
+
+// later takes something back after up to most.
+func (n *nemesis) later(most time.Duration, f func()) {
+	d := time.Duration(n.rng.Int64N(int64(most)))
+	n.undo = append(n.undo, undo{time.Now().Add(d), f})
+}
+
+// victim picks an instance that runs, and nil if the schedule has trouble enough.
+func (n *nemesis) victim() *instance {
+	list, bad := n.running(), 0
+	for _, in := range n.instances {
+		if !in.gone && (in.node == nil || len(in.bad) > 0) {
+			bad++
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	in := list[n.rng.IntN(len(list))]
+	if n.Gentle && bad >= (n.Size-1)/2 && len(in.bad) == 0 {
+		return nil
+	}
+	return in
+}
+
+// pair picks two of them.
+func (n *nemesis) pair() (a, b *instance, ok bool) {
+	a, b = n.victim(), n.victim()
+	return a, b, a != nil && b != nil && a != b
+}
+
+// mortal picks an instance that may go: of a cluster in memory one at a time, with all voters well, since a majority that is gone takes the state with it.
+func (n *nemesis) mortal() *instance {
+	in := n.victim()
+	if in == nil || in.frozen.Load() || in.bad["disk"] > 0 || in.bad["pause"] > 0 {
+		return nil
+	}
+	if n.Memory && !n.allVotersWell() {
+		return nil
+	}
+	return in
+}
+
+// allVotersWell: nobody is in trouble, and whoever crashed and came back as another one has its vote again.
+func (n *nemesis) allVotersWell() bool {
+	ids := make(map[string]bool)
+	for _, in := range n.instances {
+		if in.gone {
+			continue
+		}
+		if in.node == nil || len(in.bad) > 0 {
+			return false
+		}
+		ids[in.node.ID()] = true
+	}
+	for _, in := range n.running() {
+		members, _ := in.node.Members(context.Background())
+		voters := 0
+		for _, m := range members {
+			if m.Voter && !ids[m.ServerID] {
+				return false
+			}
+			if m.Voter {
+				voters++
+			}
+		}
+		if voters < 3 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,67 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/simulation/history"
+)
+
+// Outcome is what a schedule came to.
+type Outcome struct {
+	Seed    uint64
+	Kind    Kind
+	Virtual time.Duration // fake time it took
+	Acts    map[string]int
+	Bites   Bites
+	Report  *history.Report
+	Events  string // hash over all that was seen, in order
+}
+
+// Bites are the traces of faults that had an effect. A schedule without any has tested nothing.
+type Bites struct {
+	Crashes     int
+	Elections   int
+	Lost        int // holds that were lost
+	Forced      int
+	Refused     int // writes that the fence refused
+	Overlaps    int // holds that overlapped with the next, where that is allowed
+	LostUpdates int // of the copies without a fence
+}
+
+func (o *Outcome) act(name string) {
+	if o.Acts == nil {
+		o.Acts = make(map[string]int)
+	}
+	o.Acts[name]++
+}
+
+// judge runs the checkers.
+func (o *Outcome) judge(t *testing.T, h *history.History) {
+	t.Helper()
+	o.Events = h.Sum()
+	o.Report = h.Check(decideBound)
+	o.Bites.Lost, o.Bites.Forced = o.Report.Lost, o.Report.Forced
+	for _, v := range o.Report.Violations {
+		if v.Check == history.HoldInterval && o.Kind.Wild {
+			o.Bites.Overlaps++
+			continue
+		}
+		t.Errorf("%s: %s", v.Check, v.Text)
+	}
+	if t.Failed() {
+		t.Logf("seed %d: %v; %s", o.Seed, o.Kind, o.actsDone())
+	}
+}
+
+func (o *Outcome) actsDone() string {
+	var list []string
+	for name, count := range o.Acts {
+		list = append(list, fmt.Sprintf("%s %d", name, count))
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}

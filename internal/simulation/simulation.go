@@ -1,0 +1,202 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/internal/simulation/history"
+	"github.com/quorumlock/quorumlock/quorumlocktest"
+)
+
+// locks are the names in use; few enough to be contended, and one that is not much.
+var locks = []string{"a", "b", "quiet"}
+
+const (
+	defaultTTL = 10 * time.Second
+	ghostBound = 2 * time.Second // within which nothing is left of a call that has ended (I4)
+
+	// liveBound is within what every instance has every lock when all is well again: what a dead session may keep it, and what founding a quorum takes.
+	liveBound = defaultTTL + 15*time.Second
+
+	decideBound = time.Minute // for the checkers, in real time; a history that is undecided by then is a failure
+)
+
+// Kind is what a schedule was drawn to be.
+type Kind struct {
+	Size, Voters int
+	Memory       bool          // no data directories: who crashes comes back as somebody else
+	Gentle       bool          // at most a minority is in trouble at once
+	ForceNow     bool          // locks are also taken by force at once: these holds may overlap with the next, tokens still rise
+	Wild         bool          // clock rates outside A3: holds may overlap, the fence still holds
+	Think        time.Duration // a worker's mean time between calls
+	Snapshot     uint64        // log bytes between snapshots; 0 is the default
+}
+
+func (k Kind) String() string {
+	return fmt.Sprintf("%d instances, %d voters, in memory %v, gentle %v, force now %v, wild clocks %v, think %v, snapshot every %d bytes",
+		k.Size, k.Voters, k.Memory, k.Gentle, k.ForceNow, k.Wild, k.Think, k.Snapshot)
+}
+
+func draw(rng *rand.Rand) Kind {
+	k := Kind{Size: []int{3, 3, 5}[rng.IntN(3)], Voters: 3}
+	k.Memory, k.Gentle, k.ForceNow, k.Wild = rng.IntN(4) == 0, rng.IntN(2) == 0, rng.IntN(6) == 0, rng.IntN(8) == 0
+	if k.Size == 5 && rng.IntN(2) == 0 {
+		k.Voters = 5
+	}
+	k.Think = []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, time.Second, 5 * time.Second}[rng.IntN(4)]
+	k.Snapshot = []uint64{0, 500, 20_000}[rng.IntN(3)]
+	return k
+}
+
+// schedule is one run.
+type schedule struct {
+	Kind
+	t       *testing.T
+	c       *quorumlocktest.Cluster
+	rng     *rand.Rand // of the one goroutine that plays the schedule
+	started time.Time
+	history *history.History
+	store   *resource
+	workers sync.WaitGroup
+	quit    chan struct{}
+	outcome *Outcome
+
+	mu        sync.Mutex
+	instances []*instance
+	holdings  map[*holding]struct{}
+}
+
+// Run plays the schedule of a seed for a length of fake time, and fails the test for every violation. It must not be called in a bubble; it makes its own.
+// Options are for the cluster, such as a logger.
+func Run(t *testing.T, seed uint64, length time.Duration, opts ...quorumlocktest.Option) *Outcome {
+	t.Helper()
+	o := &Outcome{Seed: seed}
+	var h *history.History
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(t, seed, o, opts)
+		h = s.history
+		s.play(length)
+		o.Virtual = time.Since(s.started)
+	})
+	o.judge(t, h)
+	return o
+}
+
+func newSchedule(t *testing.T, seed uint64, o *Outcome, more []quorumlocktest.Option) *schedule {
+	s := begin(t, o)
+	s.rng = rand.New(rand.NewPCG(seed, 1))
+	s.Kind = draw(s.rng)
+	o.Kind = s.Kind
+	opts := []quorumlocktest.Option{
+		quorumlocktest.Seed(seed), quorumlocktest.SnapshotBytes(s.Snapshot),
+		quorumlocktest.Configure(func(_ int, cfg *quorumlock.Config) { cfg.Voters = s.Voters }),
+	}
+	if s.Memory {
+		opts = append(opts, quorumlocktest.InMemory())
+	}
+	s.c = quorumlocktest.New(t, s.Size, append(opts, more...)...)
+	for i := range s.Size {
+		s.adopt(i)
+	}
+	return s
+}
+
+// begin is a schedule without a cluster.
+func begin(t *testing.T, o *Outcome) *schedule {
+	now := time.Now()
+	return &schedule{
+		t: t, started: now, quit: make(chan struct{}), holdings: make(map[*holding]struct{}), outcome: o, store: newResource(), history: history.New(now),
+	}
+}
+
+func (s *schedule) play(length time.Duration) {
+	elections := s.countElections()
+	n := &nemesis{schedule: s}
+	n.play(length)
+	n.mend()
+	close(s.quit)
+	s.live()
+	s.endsWithin("the last calls", 30*time.Second, s.workers.Wait)
+	s.ghosts()
+	s.c.CheckState()
+	s.outcome.Bites.Elections = elections()
+	s.outcome.Bites.Refused, s.outcome.Bites.LostUpdates = s.store.counts()
+}
+
+// live: when everything is well again, every lock can be had by every instance.
+func (s *schedule) live() {
+	var all sync.WaitGroup
+	for _, in := range s.running() {
+		for _, name := range locks {
+			all.Go(func() { s.lockAtTheEnd(in, name) })
+		}
+	}
+	all.Wait()
+}
+
+// ghosts: nothing stays behind of calls that have ended.
+func (s *schedule) ghosts() {
+	time.Sleep(ghostBound)
+	for _, name := range locks {
+		info, err := s.inspect(s.c.Node(s.c.Leader()), "the end", name, 5*time.Second)
+		if err != nil {
+			s.t.Errorf("inspect %q: %v", name, err)
+			continue
+		}
+		if len(info.Holders) > 0 || info.Waiting > 0 {
+			s.t.Errorf("nobody uses lock %q; it shows holders %v and %d waiting: %+v", name, info.Holders, info.Waiting, info.Queue)
+		}
+	}
+}
+
+// countElections counts how often another instance is seen to lead, until the function it returns is called.
+func (s *schedule) countElections() func() int {
+	var last *quorumlock.Node
+	count, done := 0, make(chan struct{})
+	go func() {
+		defer close(done)
+		for ; !closed(s.quit); time.Sleep(250 * time.Millisecond) {
+			if in := s.leading(); in != nil && s.node(in) != last {
+				last = s.node(in)
+				count++
+			}
+		}
+	}()
+	return func() int {
+		<-done
+		return count - 1
+	}
+}
+
+// endsWithin fails the test if f takes longer, unless an instance whose code it waits for was frozen meanwhile.
+func (s *schedule) endsWithin(what string, bound time.Duration, f func(), on ...*instance) {
+	began := time.Now()
+	frozen := func() (n int64) {
+		for _, in := range on {
+			n += in.froze.Load()
+			if in.frozen.Load() {
+				n-- // so that the end of it counts, too
+			}
+		}
+		return n
+	}
+	before := frozen()
+	f()
+	if took := time.Since(began); took > bound && frozen() == before {
+		s.t.Errorf("%s took %v, bound %v", what, took, bound)
+	}
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
