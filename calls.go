@@ -22,6 +22,7 @@ const (
 	methodJoin    transport.Method = 4 // wire.JoinRequest: let me in
 	methodLeave   transport.Method = 5 // wire.LeaveRequest: take me out
 	methodGrants  transport.Method = 6 // push, wire.GrantPush: news about claims of your sessions
+	methodHashes  transport.Method = 7 // empty: which hashes did your state have
 )
 
 // serve answers one call of another node.
@@ -51,6 +52,9 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 		}
 		reply := n.serveJoin(ctx, req)
 		return wire.AppendJoinReply(nil, &reply), nil
+	case methodHashes:
+		reply := n.hashesReply()
+		return wire.AppendHashesReply(nil, &reply), nil
 	case methodLeave:
 		req, err := wire.DecodeLeaveRequest(payload)
 		if err != nil {

@@ -128,28 +128,29 @@ func (n *Node) handOver(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handOverBound)
 	defer cancel()
-	for id := range n.answering(ctx) {
-		if err := n.group.transfer(ctx, id); err != nil {
-			n.log.Warn("leadership not handed over", "to", id, "error", err)
+	for v := range n.answering(ctx) {
+		if err := n.group.transfer(ctx, v.ServerID, v.LastIndex); err != nil {
+			n.log.Warn("leadership not handed over", "to", v.ServerID, "error", err)
 			continue
 		}
 		return
 	}
 }
 
-// answering asks all other voters at once and gives those that answer, first come first; it is closed when all have been heard. One that is dead must not use up the
+// answering asks all other voters at once and gives their answers, first come first; it is closed when all have been heard. One that is dead must not use up the
 // time of the others.
-func (n *Node) answering(ctx context.Context) <-chan string {
+func (n *Node) answering(ctx context.Context) <-chan wire.StatusReply {
 	servers := n.group.servers()
-	answers := make(chan string, len(servers))
+	answers := make(chan wire.StatusReply, len(servers))
 	var asked sync.WaitGroup
 	for _, s := range servers {
 		if !s.Voter || s.ID == n.id {
 			continue
 		}
 		asked.Go(func() {
-			if _, err := n.probe(ctx, s.ID); err == nil {
-				answers <- s.ID
+			if status, err := n.probe(ctx, s.ID); err == nil {
+				status.ServerID = s.ID // whatever it calls itself
+				answers <- status
 			}
 		})
 	}

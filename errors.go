@@ -37,6 +37,9 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrFailed: the node itself cannot go on (Node.Err tells why); its host and the cluster do.
 	ErrFailed = errors.New("node failed")
+	// ErrDiverged: the node's copy of the replicated state is not the one that the other members have, so nothing that it says can be relied on. It has
+	// stopped, and its data directory is not to be used again. The error is a *DivergedError, or a *FieldError of Open.
+	ErrDiverged = errors.New("state differs from the other members'")
 )
 
 // FieldError names the argument or the configuration field that breaks a rule. It matches ErrInvalid.
@@ -139,6 +142,8 @@ const (
 	CauseNodeClosed
 	// CauseClusterChanged: the cluster does not know this history any more.
 	CauseClusterChanged
+	// CauseDiverged: the node's state was found to differ from the other members', so what it had told its sessions may be wrong.
+	CauseDiverged
 )
 
 func (c Cause) String() string {
@@ -153,6 +158,8 @@ func (c Cause) String() string {
 		return "node closed"
 	case CauseClusterChanged:
 		return "cluster changed"
+	case CauseDiverged:
+		return "state differs from the other members'"
 	}
 	return fmt.Sprintf("cause %d", uint8(c))
 }
@@ -195,6 +202,8 @@ func (e *LostError) Is(target error) bool {
 		return e.Cause == CauseSessionClosed || e.Cause == CauseNodeClosed
 	case ErrClusterChanged:
 		return e.Cause == CauseClusterChanged
+	case ErrDiverged:
+		return e.Cause == CauseDiverged
 	}
 	return false
 }
@@ -233,6 +242,31 @@ func (e *WaitError) Error() string {
 
 // Unwrap gives the ctx error and the sentinels that apply.
 func (e *WaitError) Unwrap() error { return e.Err }
+
+// DivergedError tells of a member whose copy of the replicated state is not that of the others. It matches ErrDiverged. The cause is a fault of its memory
+// or of the program. Its data directory is marked, so that it does not come back with it; one with a snapshot of another state cannot be started anyway.
+type DivergedError struct {
+	Index    uint64   // log index at which the hashes of the states were compared: they have differed since then or since before
+	Hash     string   // of this member's state, in hexadecimal
+	Differs  []string // server ids of the voters that had another hash
+	Voters   int      // number of all voters
+	Split    bool     // no majority agrees on one state, so nobody can know which is right: all that differ stop
+	Snapshot bool     // found in a snapshot that did not give the state it was taken of; the fields about voters are empty
+}
+
+func (e *DivergedError) Error() string {
+	if e.Snapshot {
+		return fmt.Sprintf("%v: the snapshot at index %d does not give the state it was taken of", ErrDiverged, e.Index)
+	}
+	found := fmt.Sprintf("%v: at index %d %d of %d voters have another one (%s)", ErrDiverged, e.Index, len(e.Differs), e.Voters, strings.Join(e.Differs, ", "))
+	if e.Split {
+		return found + ", and no majority agrees, so all of them stop"
+	}
+	return found
+}
+
+// Is reports whether target is ErrDiverged.
+func (e *DivergedError) Is(target error) bool { return target == ErrDiverged }
 
 // StaleTokenError is a write that a fenced resource refused. It matches ErrStaleToken.
 type StaleTokenError struct {

@@ -32,12 +32,13 @@ type fsm struct {
 	table   *locktable.Table
 	stamps  *expiry.Tracker
 	effects locktable.Effects // reused from entry to entry
-	broken  error             // sticky: nothing is applied after it
-	bytes   uint64            // applied since the last snapshot
+	hashes  *stateHashes
+	broken  error  // sticky: nothing is applied after it
+	bytes   uint64 // applied since the last snapshot
 }
 
 func newFSM(c clock.Source) *fsm {
-	return &fsm{clock: c, table: locktable.New(), stamps: expiry.New()}
+	return &fsm{clock: c, table: locktable.New(), stamps: expiry.New(), hashes: newStateHashes()}
 }
 
 // Apply implements raft.FSM. Its answer is []locktable.Result, one per command of the entry, or an error.
@@ -85,6 +86,7 @@ func (f *fsm) applyBatch(entry *raft.Log, batch *wire.Batch) []locktable.Result 
 		results[i] = f.table.Apply(entry.Index, entry.Term, batch.Wall, &batch.Commands[i], eff)
 	}
 	f.stamp(eff)
+	f.hashes.applied(entry.Index, f.table)
 	return results
 }
 
@@ -122,21 +124,32 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 func (f *fsm) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	table, err := wire.ReadSnapshot(r)
+	if other := (*wire.StateError)(nil); errors.As(err, &other) {
+		err = &DivergedError{Index: other.Index, Hash: fmt.Sprintf("%x", other.Got), Snapshot: true}
+	}
 	if err != nil {
 		err = fmt.Errorf("restore snapshot: %w", err)
-		f.mu.Lock()
-		f.broken = err
-		f.mu.Unlock()
+		f.stop(err)
 		f.fail(err)
 		return err
 	}
 	f.mu.Lock()
 	f.table, f.bytes = table, 0
+	f.hashes.replaced()
 	f.restamp()
 	h := table.Header()
 	f.mu.Unlock()
 	f.reset(h)
 	return nil
+}
+
+// stop makes this the last that the state machine does: nothing is applied, and no snapshot given, afterwards.
+func (f *fsm) stop(why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.broken == nil {
+		f.broken = why
+	}
 }
 
 // restamp gives every session and drain a full TTL from now, which is never too early.

@@ -49,6 +49,7 @@ type group struct {
 	clock    clock.Source
 	stopping sync.Once
 	stopped  chan struct{} // closed when raft has stopped
+	offers   offers
 }
 
 type groupConfig struct {
@@ -267,16 +268,47 @@ func (g *group) remove(ctx context.Context, id string) error {
 	return await(ctx, func() raft.Future { return g.raft.RemoveServer(raft.ServerID(id), 0, confTimeout) })
 }
 
-// transfer hands leadership to a voter that the caller knows to be alive: raft's own choice ignores liveness.
+// transfer hands leadership to a voter that answered just now and said which index its log ends with: raft's own choice ignores liveness.
 //
 // A barrier goes first: raft keeps the request in a queue that it does not answer when it stops, so one that a stuck log never takes up would wait for ever.
-func (g *group) transfer(ctx context.Context, id string) error {
+func (g *group) transfer(ctx context.Context, id string, last uint64) error {
 	if err := g.barrier(ctx); err != nil {
 		return err
+	}
+	if !g.offers.allow(g.raft.CurrentTerm(), id, last, g.lastIndex()) {
+		return errOffered
 	}
 	return await(ctx, func() raft.Future {
 		return g.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id))
 	})
+}
+
+var errOffered = errors.New("it was offered before, and the voter has got no entry since")
+
+// offers notes to whom leadership was offered in one term, and keeps a second offer back from a voter that has not got any entry since the first one.
+//
+// Raft (v1.8.0) tells the replication to a voter that it should hurry through a channel with room for one. An offer that fails because the voter takes no
+// entries may leave that place taken; the next one then waits for the replication without a bound, even when the replication has ended because the
+// leadership has. Until it gets through raft refuses all entries, in all later leaderships of this node, too. A voter that has got a later entry shows that its
+// replication works, and so has emptied the channel.
+type offers struct {
+	mu   sync.Mutex
+	term uint64
+	at   map[string]uint64 // by voter, the last index of the log at the latest offer
+}
+
+// allow tells whether a voter whose log ends with index last may be offered leadership now, and notes that it is; own is the end of the leader's log.
+func (o *offers) allow(term uint64, id string, last, own uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.at == nil || o.term != term {
+		o.term, o.at = term, make(map[string]uint64)
+	}
+	if at, offered := o.at[id]; offered && last <= at {
+		return false
+	}
+	o.at[id] = own
+	return true
 }
 
 // snapshot takes a snapshot now.

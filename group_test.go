@@ -36,3 +36,21 @@ func TestOutcomeOfRaftErrors(t *testing.T) {
 		}
 	}
 }
+
+// Leadership is offered to a voter once, and again only in another term or after its log has grown.
+func TestOffers(t *testing.T) {
+	var o offers
+	for i, step := range []struct {
+		term      uint64
+		id        string
+		last, own uint64
+		want      bool
+	}{
+		{5, "a", 90, 100, true}, {5, "a", 90, 101, false}, {5, "a", 100, 101, false}, {5, "b", 90, 101, true}, {5, "a", 101, 102, true},
+		{5, "a", 101, 103, false}, {5, "b", 101, 103, false}, {5, "b", 103, 103, true}, {6, "a", 0, 110, true}, {6, "b", 0, 110, true}, {6, "a", 110, 111, false},
+	} {
+		if got := o.allow(step.term, step.id, step.last, step.own); got != step.want {
+			t.Errorf("step %d: %+v gives %v", i, step, got)
+		}
+	}
+}

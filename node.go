@@ -129,13 +129,17 @@ func (n *Node) start(ctx context.Context) error {
 	n.fsm = newFSM(n.clock)
 	n.fsm.publish, n.fsm.reset, n.fsm.fail = n.publish, n.stateReplaced, n.fail
 	n.fsm.founded = func() { n.spawn(n.learnCluster) }
+	n.fsm.hashes.run, n.fsm.hashes.goOn = n.spawn, func() bool { return n.life.Err() == nil }
+	if every := n.cfg.sim.HashEvery; every > 0 {
+		n.fsm.hashes.least = every
+	}
 	var err error
 	n.group, err = startGroup(groupConfig{
 		serverID: n.id, timing: n.cfg.Timing, logger: n.log, fsm: n.fsm, store: n.store, endpoint: n.endpoint, resolve: n.resolve,
 		changed: n.leaderMayHaveChanged, clock: n.clock,
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, n.failed()) // of a snapshot that cannot be restored only the state machine knows why
 	}
 	n.founding = membership.New(n.foundingConfig(), n.foundingEnv())
 	n.calls = transport.NewCalls(n.endpoint, n.serve, n.takePush, transport.CallOptions{Logger: n.log.Named("calls")})
@@ -145,6 +149,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.spawn(n.runFounding)
 	n.spawn(n.runRejoin)
 	n.spawn(n.runSnapshots)
+	n.spawn(n.runDivergence)
 	return nil
 }
 
@@ -237,7 +242,11 @@ func addressError(err error) error {
 }
 
 func directoryError(err error) error {
-	return &FieldError{Field: "Config.Dir", Problem: err.Error(), cause: err}
+	cause := err
+	if errors.As(err, new(*store.CondemnedError)) {
+		cause = fmt.Errorf("%w: %w", ErrDiverged, err)
+	}
+	return &FieldError{Field: "Config.Dir", Problem: err.Error(), cause: cause}
 }
 
 // ID is the server id: random, made with the data directory (or at each start without one), never reused.

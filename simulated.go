@@ -3,6 +3,7 @@ package quorumlock
 import (
 	"context"
 
+	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/sim"
 )
 
@@ -15,6 +16,9 @@ func init() {
 	sim.State = func(node any) (uint64, [32]byte) {
 		view := node.(*Node).fsm.view()
 		return view.Header().Index, view.Hash()
+	}
+	sim.Flip = func(node any, session func(*locktable.SessionRecord) bool, claim func(*locktable.ClaimRecord) bool) bool {
+		return node.(*Node).fsm.flip(session, claim)
 	}
 }
 
@@ -30,4 +34,36 @@ func (n *Node) abort() {
 	}
 	n.markClosed()
 	n.closeErr = n.stopParts()
+}
+
+// flip replaces the table by one that is built from the same records but for those that session or claim changes.
+func (f *fsm) flip(session func(*locktable.SessionRecord) bool, claim func(*locktable.ClaimRecord) bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.table.Snapshot()
+	b := locktable.NewBuilder(was.Header())
+	flipped := false
+	for r := range was.Sessions() {
+		flipped = session != nil && session(&r) || flipped
+		_ = b.Session(r) // the builder keeps its first error
+	}
+	for r := range was.Claims() {
+		flipped = claim != nil && claim(&r) || flipped
+		_ = b.Claim(r)
+	}
+	for r := range was.Finished() {
+		_ = b.Finished(r)
+	}
+	for r := range was.Lost() {
+		_ = b.Lost(r)
+	}
+	for r := range was.Audit() {
+		_ = b.Audit(r)
+	}
+	table, err := b.Table()
+	if err != nil || !flipped {
+		return false
+	}
+	f.table = table
+	return true
 }

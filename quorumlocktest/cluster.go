@@ -54,6 +54,7 @@ type options struct {
 	configure func(i int, cfg *quorumlock.Config)
 	logger    hclog.Logger
 	snapshot  uint64
+	hashEvery uint64
 	latency   time.Duration
 	waitReady bool
 }
@@ -77,6 +78,9 @@ func Logger(l hclog.Logger) Option { return func(o *options) { o.logger = l } }
 
 // SnapshotBytes sets after how many bytes of log a snapshot is taken.
 func SnapshotBytes(n uint64) Option { return func(o *options) { o.snapshot = n } }
+
+// HashEvery sets after how many log entries the members compare the hashes of their states; a power of two, 1024 without it.
+func HashEvery(n uint64) Option { return func(o *options) { o.hashEvery = n } }
 
 // Latency is the one-way delay of the network; default 200 microseconds.
 func Latency(d time.Duration) Option { return func(o *options) { o.latency = d } }
@@ -155,7 +159,7 @@ func (c *Cluster) config(in *instance) quorumlock.Config {
 	if cfg.Logger != nil {
 		cfg.Logger = cfg.Logger.Named(cfg.Name)
 	}
-	sim.Attach(&cfg, &sim.Env{Clock: in.clock, Disk: in.disk, MemoryGossip: true, SnapshotBytes: c.opt.snapshot})
+	sim.Attach(&cfg, &sim.Env{Clock: in.clock, Disk: in.disk, MemoryGossip: true, SnapshotBytes: c.opt.snapshot, HashEvery: c.opt.hashEvery})
 	return cfg
 }
 
@@ -174,16 +178,36 @@ func (c *Cluster) Size() int { return len(c.instances) }
 // Start opens instance i, which must be down.
 func (c *Cluster) Start(i int) *quorumlock.Node {
 	c.t.Helper()
+	if err := c.TryStart(i); err != nil {
+		c.t.Fatalf("open instance %d: %v", i, err)
+	}
+	return c.Node(i)
+}
+
+// TryStart is Start where Open may fail.
+func (c *Cluster) TryStart(i int) error {
+	c.t.Helper()
 	in := c.instances[i]
 	if in.node != nil {
 		c.t.Fatalf("instance %d is up", i)
 	}
 	node, err := quorumlock.Open(context.Background(), c.config(in))
 	if err != nil {
-		c.t.Fatalf("open instance %d: %v", i, err)
+		return err
 	}
 	in.node = node
-	return node
+	return nil
+}
+
+// Replace gives instance i, which must be down, an empty disk: it comes back as a new member.
+func (c *Cluster) Replace(i int) {
+	c.t.Helper()
+	if c.instances[i].node != nil {
+		c.t.Fatalf("instance %d is up", i)
+	}
+	if c.opt.disks {
+		c.instances[i].disk = store.NewDisk()
+	}
 }
 
 // Stop closes instance i as a service that will be restarted.
@@ -367,3 +391,6 @@ func (d *Disk) Hang(hang bool) { d.disk.HangWrites(hang) }
 
 // Fail makes every write fail with err; nil ends it.
 func (d *Disk) Fail(err error) { d.disk.FailWrites(err) }
+
+// Corrupt flips a bit in the stored log entry of an instance that is down, and tells whether there is one.
+func (d *Disk) Corrupt(index uint64) bool { return d.disk.Corrupt(index) }

@@ -11,5 +11,5 @@ type noTCP struct{}
 func TCP() Transport { return noTCP{} }
 
 func (noTCP) Listen(Config) (Endpoint, error) {
-	return nil, fmt.Errorf("listen: tcp transport: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("listen: tcp transport: this platform has no sockets: %w", errors.ErrUnsupported)
 }

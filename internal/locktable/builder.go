@@ -17,6 +17,10 @@ type Builder struct {
 	err   error
 	revs  []Rev // counter values that may each be used once
 
+	// claims gather here and are put into the trees all at once, when the first record of another kind or the end comes.
+	claims []*claim
+	loaded bool
+
 	last struct {
 		claim    queueEntry
 		finished FinishedRecord
@@ -70,14 +74,12 @@ type rule struct {
 	name  string
 }
 
-// used notes counter values that no other record may have taken, and says whether they can have been taken at all.
-func (b *Builder) used(revs ...Rev) bool {
-	for _, r := range revs {
-		if r <= 0 || r > b.want.Counter {
-			return false
-		}
+// used notes a counter value that no other record may have taken, and says whether it can have been taken at all.
+func (b *Builder) used(r Rev) bool {
+	if r <= 0 || r > b.want.Counter {
+		return false
 	}
-	b.revs = append(b.revs, revs...)
+	b.revs = append(b.revs, r)
 	return true
 }
 
@@ -89,6 +91,7 @@ func (b *Builder) Session(r SessionRecord) error {
 	t := b.table
 	previous, _, _ := t.sessions.Max()
 	if err := require("session", Rev(r.ID),
+		rule{!b.loaded, "after the claims"},
 		rule{r.ID > previous, "out of order"},
 		rule{b.used(Rev(r.ID)), "id not from the counter"},
 		rule{r.Node != "" && checkText(r.Node, MaxNodeLen) == "" && checkText(r.NodeName, MaxNodeLen) == "", "node"},
@@ -99,7 +102,7 @@ func (b *Builder) Session(r SessionRecord) error {
 		return b.fail(err)
 	}
 	o := &owner{id: r.ID, node: r.Node, nodeName: r.NodeName, ttl: r.TTL}
-	t.sessions.Set(r.ID, session{owner: o, renewIndex: r.RenewIndex, floor: r.Floor})
+	t.sessions.Load(r.ID, session{owner: o, renewIndex: r.RenewIndex, floor: r.Floor})
 	return nil
 }
 
@@ -119,9 +122,20 @@ func (b *Builder) Claim(r ClaimRecord) error {
 	if r.DrainRev != 0 {
 		c.drain = &drain{index: r.DrainIndex, rev: r.DrainRev, note: r.DrainNote, actor: r.DrainActor}
 	}
-	b.table.insert(c)
+	b.claims = append(b.claims, c)
 	b.last.claim = queueEntry{name: c.names[0], rev: c.rev}
 	return nil
+}
+
+// closeClaims puts the claims into the trees. What comes after them may refer to them; no claim may come any more.
+func (b *Builder) closeClaims() error {
+	if b.err != nil || b.loaded {
+		return b.err
+	}
+	b.loaded = true
+	err := b.table.loadClaims(b.claims)
+	b.claims = nil
+	return b.fail(err)
 }
 
 func (b *Builder) checkClaim(r *ClaimRecord, hasSession bool) error {
@@ -130,31 +144,26 @@ func (b *Builder) checkClaim(r *ClaimRecord, hasSession bool) error {
 		rule{checkText(r.Note, MaxNoteLen) == "" && r.Mode == Exclusive, "note or mode"},
 		rule{hasSession, "no such session"},
 		rule{r.Rev > Rev(r.Session), "older than its session"},
-		rule{r.Seq > 0 && b.table.claim(r.Session, r.Seq) == nil, "sequence zero or used twice"},
-		rule{b.table.claims.Len() < b.want.Claims, "more claims than announced"},
+		rule{r.Seq > 0, "sequence zero"},
+		rule{!b.loaded, "after what refers to claims"},
+		rule{len(b.claims) < b.want.Claims, "more claims than announced"},
 	); err != nil {
 		return err
 	}
 	at := queueEntry{name: r.Names[0], rev: r.Rev}
 	return require("claim", r.Rev,
 		rule{lessQueue(b.last.claim, at), "out of order"},
-		rule{b.used(claimRevs(r)...), "revisions not from the counter"},
+		rule{b.usedByClaim(r), "revisions not from the counter"},
 		rule{r.Token == 0 || Rev(r.Token) >= r.Rev, "token older than the claim"},
 		rule{r.Token != 0 || r.Granted == 0, "granted without a token"},
 		drainRule(r, b.want.Index),
 	)
 }
 
-// claimRevs are the counter values that a claim took: one for a grant at once, a second for a later grant, one more for a drain.
-func claimRevs(r *ClaimRecord) []Rev {
-	revs := []Rev{r.Rev}
-	if r.Token != 0 && Rev(r.Token) != r.Rev {
-		revs = append(revs, Rev(r.Token))
-	}
-	if r.DrainRev != 0 {
-		revs = append(revs, r.DrainRev)
-	}
-	return revs
+// usedByClaim notes the counter values that a claim took: one for a grant at once, a second for a later grant, one more for a drain.
+func (b *Builder) usedByClaim(r *ClaimRecord) bool {
+	later := r.Token != 0 && Rev(r.Token) != r.Rev
+	return b.used(r.Rev) && (!later || b.used(Rev(r.Token))) && (r.DrainRev == 0 || b.used(r.DrainRev))
 }
 
 func drainRule(r *ClaimRecord, index uint64) rule {
@@ -167,8 +176,8 @@ func drainRule(r *ClaimRecord, index uint64) rule {
 
 // Finished adds a remembered answer; (session, sequence) must rise.
 func (b *Builder) Finished(r FinishedRecord) error {
-	if b.err != nil {
-		return b.err
+	if err := b.closeClaims(); err != nil {
+		return err
 	}
 	t := b.table
 	s, ok := t.sessions.Get(r.Session)
@@ -182,7 +191,7 @@ func (b *Builder) Finished(r FinishedRecord) error {
 	); err != nil {
 		return b.fail(err)
 	}
-	t.finished.Set(r)
+	t.finished.Load(r)
 	s.finished++
 	t.sessions.Set(r.Session, s)
 	b.last.finished = r
@@ -202,8 +211,8 @@ func possibleAnswer(r *FinishedRecord, counter Rev) bool {
 
 // Lost adds a lost hold; (session, revision) must rise.
 func (b *Builder) Lost(r LostRecord) error {
-	if b.err != nil {
-		return b.err
+	if err := b.closeClaims(); err != nil {
+		return err
 	}
 	t := b.table
 	s, ok := t.sessions.Get(r.Session)
@@ -218,7 +227,7 @@ func (b *Builder) Lost(r LostRecord) error {
 	); err != nil {
 		return b.fail(err)
 	}
-	t.lost.Set(r)
+	t.lost.Load(r)
 	s.lost++
 	t.sessions.Set(r.Session, s)
 	b.last.lost = r
@@ -227,8 +236,8 @@ func (b *Builder) Lost(r LostRecord) error {
 
 // Audit adds a forced release; revisions must rise.
 func (b *Builder) Audit(r AuditRecord) error {
-	if b.err != nil {
-		return b.err
+	if err := b.closeClaims(); err != nil {
+		return err
 	}
 	t := b.table
 	previous, _, _ := t.audit.Max()
@@ -247,7 +256,7 @@ func (b *Builder) Audit(r AuditRecord) error {
 
 // Table is the finished table, if the snapshot was complete and sound. The Builder is spent afterwards.
 func (b *Builder) Table() (*Table, error) {
-	if b.err == nil && b.table.Header() != b.want {
+	if b.closeClaims() == nil && b.table.Header() != b.want {
 		b.fail(errors.New("fewer records than announced"))
 	}
 	if b.err == nil {
@@ -275,13 +284,17 @@ func (b *Builder) checkRevs() error {
 }
 
 // checkQueues holds the state against the two rules of the queue: a held claim is the first on each of its names, and a waiting claim
-// that is the first on all of them would have been granted.
+// that is the first on all of them would have been granted. One pass over all queues: only a waiting claim at the head of a queue has to be
+// looked for in its other queues.
 func (s *state) checkQueues() error {
 	var err error
-	s.claims.Scan(func(e claimEntry) bool {
-		if (e.claim.token != 0) != s.foremost(e.claim) {
-			err = fmt.Errorf("claim %d: %s", e.claim.rev, "place in its queues and token disagree")
+	var previous queueEntry
+	s.queue.Scan(func(e queueEntry) bool {
+		first := e.name != previous.name
+		if held := e.claim.token != 0; held && !first || !held && first && s.foremost(e.claim) {
+			err = fmt.Errorf("claim %d: place in its queues and token disagree", e.claim.rev)
 		}
+		previous = e
 		return err == nil
 	})
 	return err

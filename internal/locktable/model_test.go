@@ -2,8 +2,8 @@ package locktable
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -46,7 +46,7 @@ func (m *model) command(c *Command) Result {
 	if m.cluster == "" && c.Op != OpFound {
 		return Result{Code: CodeNotFounded}
 	}
-	if err := Check(c); err != nil {
+	if err := Check(c); err != nil { // whether Check is right is said by chaos, which knows the commands that it spoiled
 		return Result{Code: CodeMalformed, Detail: err.Error()}
 	}
 	s := m.sessions[c.Session]
@@ -159,7 +159,7 @@ func (m *model) inSession(s *modelSession, c *Command) Result {
 		return Result{Code: CodeCancelled}
 	case c.Seq < s.Floor:
 		return Result{Code: CodeBelowFloor}
-	case len(s.finished) >= m.limits.finished:
+	case len(s.finished) >= m.limits.finished && c.Seq > s.Floor: // the sequence at the floor lets the floor rise
 		return overloaded
 	}
 	switch c.Op {
@@ -414,43 +414,34 @@ func (m *model) inspect(name string) *Info {
 	return info
 }
 
-// compare holds every record of a snapshot against the model's.
-func (m *model) compare(snap *Snapshot) error {
-	var sessions []SessionRecord
-	var finished []FinishedRecord
-	var lost []LostRecord
-	for _, s := range m.sessions {
-		sessions = append(sessions, s.SessionRecord)
-		for _, f := range s.finished {
-			finished = append(finished, f)
-		}
-		for _, l := range s.lost {
-			lost = append(lost, LostRecord{s.ID, l})
-		}
+func (m *model) grantOf(id SessionID, seq uint64) (Token, bool) {
+	if c := m.live(id, seq); c != nil && c.Token != 0 && c.DrainRev == 0 {
+		return c.Token, true
 	}
-	var claims []ClaimRecord
+	return 0, false
+}
+
+func (m *model) drains() []Drain {
+	var all []Drain
 	for _, c := range m.claims {
-		claims = append(claims, *c)
+		if c.DrainRev != 0 {
+			all = append(all, Drain{c.Token, m.sessions[c.Session].TTL, c.DrainIndex})
+		}
 	}
-	slices.SortFunc(sessions, func(a, b SessionRecord) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(claims, func(a, b ClaimRecord) int {
-		return cmp.Or(cmp.Compare(a.Names[0], b.Names[0]), cmp.Compare(a.Rev, b.Rev))
-	})
-	slices.SortFunc(finished, func(a, b FinishedRecord) int {
-		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Seq, b.Seq))
-	})
-	slices.SortFunc(lost, func(a, b LostRecord) int {
-		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Lost.Rev, b.Lost.Rev))
-	})
-	h := Header{m.cluster, m.counter, m.index, m.level, m.maxTTL, len(sessions), len(claims), len(finished), len(lost), len(m.audit)}
-	if snap.Header() != h {
-		return fmt.Errorf("header %+v, want %+v", snap.Header(), h)
+	slices.SortFunc(all, func(a, b Drain) int { return cmp.Compare(a.Token, b.Token) })
+	return all
+}
+
+func (m *model) names(prefix, after string, limit int) []string {
+	var all []string
+	for _, c := range m.claims {
+		for _, name := range c.Names {
+			if strings.HasPrefix(name, prefix) && (after == "" || name > after) {
+				all = append(all, name)
+			}
+		}
 	}
-	return cmp.Or(
-		sameRecords("sessions", slices.Collect(snap.Sessions()), sessions),
-		sameRecords("claims", slices.Collect(snap.Claims()), claims),
-		sameRecords("finished", slices.Collect(snap.Finished()), finished),
-		sameRecords("lost", slices.Collect(snap.Lost()), lost),
-		sameRecords("audit", slices.Collect(snap.Audit()), m.audit),
-	)
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all[:min(limit, len(all))]
 }

@@ -1,328 +1,253 @@
 package locktable
 
 import (
+	"cmp"
+	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
 )
 
-var commands = flag.Int("commands", 20_000, "random commands to compare with the model")
+var (
+	commandsFlag = flag.Int("commands", 0, "random commands to compare with the model (default 200,000; 20,000 with -short, 6,000 with -race)")
+	seedFlag     = flag.Uint64("seed", 0, "the one seed to compare with the model (default: as many as the commands need)")
 
-func sameRecords[T any](kind string, got, want []T) error {
-	if len(got) == 0 && len(want) == 0 || reflect.DeepEqual(got, want) {
-		return nil
-	}
-	return fmt.Errorf("%s\n got %+v\nwant %+v", kind, got, want)
+	raceDetector bool
+)
+
+// perSeed is how many commands one table lives. It is short, so that a failing script is soon shrunk.
+const perSeed = 2_000
+
+// trialLimits alternate from seed to seed. The first are reached all the time.
+var trialLimits = []limits{
+	{sessions: 6, claims: 24, finished: 8, lost: 3, audit: 5},
+	{sessions: 12, claims: 60, finished: 64, lost: 8, audit: 20},
+	{sessions: 20, claims: 90, finished: 999, lost: 99, audit: 99},
 }
 
-// smallLimits are reached all the time by the random commands.
-var smallLimits = limits{sessions: 6, claims: 24, finished: 8, lost: 3, audit: 5}
+// everyRecords is the size of a state up to which each command is followed by a restore; a state k times as large is restored at each k-th
+// command, or the largest states would take all the time. Most states are smaller.
+const everyRecords = 100
 
-// chaos makes commands as a cluster of careless nodes would: new requests, copies and late copies, floors that rise, tokens right
-// and wrong, expiries and drains decided too early or too late.
-type chaos struct {
-	rng         *rand.Rand
-	index, term uint64
-	sessions    []SessionID
-	next        map[SessionID]uint64
-	floor       map[SessionID]uint64
-	live, dead  []Event // grants that hold and grants that ended, newest last
-	drains      []Drain
-	renewed     map[SessionID]uint64
-	sent        []*Command
-	counter     Rev
-}
-
-func newChaos(seed uint64) *chaos {
-	return &chaos{
-		rng: rand.New(rand.NewPCG(seed, seed)), index: 1, term: 1,
-		next: map[SessionID]uint64{}, floor: map[SessionID]uint64{}, renewed: map[SessionID]uint64{},
+// TestModel compares answers, effects and state of two tables with the model: one lives on, the other is rebuilt from its snapshot after
+// each command (see everyRecords). Both must have the same hash.
+func TestModel(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // the states are small and short-lived
+	n := *commandsFlag
+	switch {
+	case n == 0 && raceDetector:
+		n = 6_000
+	case n == 0 && testing.Short():
+		n = 20_000
+	case n == 0:
+		n = 200_000
 	}
-}
-
-func (g *chaos) chance(percent int) bool { return g.rng.IntN(100) < percent }
-
-// command is the next command; advance moves the log.
-func (g *chaos) command() *Command {
-	if g.index == 1 {
-		return &Command{Op: OpFound, ClusterID: "c", Rev: 1000, TTL: time.Minute}
+	first, last := uint64(1), uint64((n+perSeed-1)/perSeed)
+	if *seedFlag != 0 {
+		first, last = *seedFlag, *seedFlag
 	}
-	if len(g.sent) > 0 && g.chance(15) {
-		return g.recent(g.sent, 60) // the very same request again, perhaps long after
-	}
-	c := g.fresh()
-	g.sent = append(g.sent, c)
-	if len(g.sent) > 400 {
-		g.sent = g.sent[200:]
-	}
-	return c
-}
-
-func (g *chaos) recent(from []*Command, within int) *Command {
-	return from[max(0, len(from)-1-g.rng.IntN(within))]
-}
-
-func (g *chaos) fresh() *Command {
-	if len(g.sessions) == 0 || g.chance(3) {
-		return &Command{Op: OpOpen, Node: fmt.Sprint("n", g.rng.IntN(4)), NodeName: "web", TTL: time.Duration(1+g.rng.IntN(70)) * time.Second}
-	}
-	s := g.sessions[g.rng.IntN(len(g.sessions))]
-	c := &Command{Session: s}
-	switch p := g.rng.IntN(100); {
-	case p < 38:
-		c.Op, c.Seq, c.Floor, c.Names = OpClaim, g.seq(s), g.raise(s), g.someNames()
-		c.Try = g.chance(25)
-		c.Note = []string{"", "x"}[g.rng.IntN(2)]
-	case p < 62:
-		c.Op, c.Seq, c.Floor, c.Token = OpUnlock, g.seq(s), g.raise(s), g.token(s)
-	case p < 72:
-		c.Op, c.Seq, c.Floor = OpCancel, g.oldSeq(s), g.raise(s)
-	case p < 80:
-		c.Op, c.Since = OpRenew, max(0, g.counter-Rev(g.rng.IntN(60))+1)
-	case p < 86:
-		grant := g.grant()
-		c = &Command{Op: OpForce, Names: []string{grant.Name}, Token: grant.Token, Now: g.chance(40), Note: "why", Actor: "who"}
-	case p < 91 && len(g.drains) > 0:
-		d := g.drains[max(0, len(g.drains)-1-g.rng.IntN(4))]
-		c = &Command{Op: OpDrained, Token: d.Token, RenewIndex: d.Index + uint64(g.rng.IntN(20)/19), Term: g.someTerm()}
-	case p < 92 || p < 93 && len(g.sessions) > 3:
-		c.Op, c.RenewIndex, c.Term = OpExpire, g.renewed[s]-uint64(g.rng.IntN(4)/3), g.someTerm()
-	case p < 94 && g.chance(50):
-		c.Op = OpClose
-	case p < 97:
-		if again := g.relink(); again != nil {
-			return again
+	began, done, seen := time.Now(), 0, tally{}
+	for seed := first; seed <= last; seed++ {
+		script, err := explore(seed, perSeed, seen)
+		if done += len(script); err != nil {
+			short := shrink(script, limitsOf(seed), nil)
+			t.Fatalf("seed %d, command %d (-args -seed %d): %v\n%v", seed, done, seed, err, short)
 		}
-		c.Op = OpRenew
-	case p < 98:
-		c = &Command{Op: OpLevel, Level: uint32(1 + g.rng.IntN(9))}
-	default:
-		c = &Command{Op: OpInspect, Names: g.someNames()[:1]}
 	}
-	return c
+	t.Logf("seeds %d to %d: %d commands, %d restores, %v", first, last, done, seen["restored"], time.Since(began).Round(time.Millisecond))
+	if done >= 20_000 {
+		requireCoverage(t, seen)
+	}
 }
 
-// relink is the claim of a live hold once more, as a waiter that missed its grant sends it.
-func (g *chaos) relink() *Command {
-	for _, c := range g.sent {
-		if c.Op == OpClaim && slices.ContainsFunc(g.live, func(e Event) bool { return e.Session == c.Session && e.Seq == c.Seq }) {
-			if g.chance(30) {
-				return c
-			}
+func limitsOf(seed uint64) limits { return trialLimits[seed%uint64(len(trialLimits))] }
+
+// tally counts what came up in a run: each operation with each of its answers, and the restores.
+type tally map[string]int
+
+// explore makes up the commands of one seed while they are applied, because they depend on the answers so far. It returns them all as
+// far as the first that went wrong.
+func explore(seed uint64, n int, seen tally) (recording, error) {
+	g, tr := newChaos(seed), newTrial(limitsOf(seed))
+	tr.lazy = seed%2 == 0
+	var all recording
+	for len(all) < n {
+		before := tr.restored
+		c := g.command()
+		if refused := Check(c) != nil; refused != g.spoiled[c] {
+			return all, fmt.Errorf("%s: malformed %v, want %v", describe(c), refused, g.spoiled[c])
 		}
+		s := scripted{index: g.index, term: g.term, c: c, counter: g.counter, base: g.base(c)}
+		var err error
+		s.result, s.effects, err = tr.apply(s.index, s.term, c)
+		all = append(all, s)
+		if err != nil {
+			return all, err
+		}
+		seen[c.Op.String()+" "+s.result.Code.String()]++
+		seen["restored"] = seen["restored"] + tr.restored - before
+		g.advance(s.result, &s.effects)
+	}
+	return all, nil
+}
+
+// trial is one life of the two tables beside the model.
+type trial struct {
+	model       *model
+	table, twin *Table
+	tamper      func(c *Command, r *Result) // plants a fault in the table's answers, to see whether it is found
+	lazy        bool                        // snapshots of the table are rare, so that its trees are written in place as well
+	applied     int
+	restored    int
+	due         int // number of the command after which the states are compared and the twin is restored
+	last        Rev
+
+	kept        *Snapshot // an old snapshot, which must not change
+	keptRecords records   // what it held; the hash alone would not read every tree
+}
+
+func newTrial(l limits) *trial {
+	tr := &trial{model: newModel(l), table: New(), twin: New()}
+	tr.table.limits, tr.twin.limits = l, l
+	return tr
+}
+
+// apply applies one command to all three and returns the table's answer, and an error if they differ in anything.
+func (tr *trial) apply(index, term uint64, c *Command) (Result, Effects, error) {
+	var want, got, gotTwin Effects
+	wall := int64(index)*1000 - int64(index%7)*300
+	wantResult := tr.model.apply(index, term, wall, c, &want)
+	r := applyLent(tr.table, index, term, wall, c, &got)
+	twinResult := tr.twin.Apply(index, term, wall, c, &gotTwin)
+	if tr.tamper != nil {
+		tr.tamper(c, &r)
+	}
+	tr.applied++
+	err := cmp.Or(
+		sameAnswer("the table", r, got, wantResult, want),
+		sameAnswer("the table restored before", twinResult, gotTwin, wantResult, want),
+		tr.checkRevisions(got.Events),
+		tr.checkState(),
+		tr.checkReads(c),
+	)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", describe(c), err)
+	}
+	return r, got, err
+}
+
+// applyLent takes the Names slice back after the call, as a caller with one buffer for all commands does.
+func applyLent(table *Table, index, term uint64, wall int64, c *Command, eff *Effects) Result {
+	lent := *c
+	lent.Names = slices.Clone(c.Names)
+	r := table.Apply(index, term, wall, &lent, eff)
+	for i := range lent.Names {
+		lent.Names[i] = "overwritten"
+	}
+	return r
+}
+
+func sameAnswer(who string, got Result, gotEff Effects, want Result, wantEff Effects) error {
+	if len(got.Lost) == 0 && len(want.Lost) == 0 {
+		got.Lost, want.Lost = nil, nil
+	}
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("answer of %s\n got %+v\nwant %+v", who, got, want)
+	}
+	if !reflect.DeepEqual(gotEff, wantEff) {
+		return fmt.Errorf("effects in %s\n got %+v\nwant %+v", who, gotEff, wantEff)
 	}
 	return nil
 }
 
-func (g *chaos) someTerm() uint64 { return g.term - uint64(g.rng.IntN(10)/9) }
-
-// seq is mostly the next sequence of the session, at times an old one or one too many.
-func (g *chaos) seq(s SessionID) uint64 {
-	if g.chance(8) {
-		return g.oldSeq(s)
+// checkRevisions: from event to event they rise by one.
+func (tr *trial) checkRevisions(events []Event) error {
+	for _, e := range events {
+		if tr.last != 0 && e.Rev != tr.last+1 {
+			return fmt.Errorf("event revision %d after %d", e.Rev, tr.last)
+		}
+		tr.last = e.Rev
 	}
-	g.next[s] += 1 + uint64(g.rng.IntN(12)/11)
-	return g.next[s]
+	return nil
 }
 
-func (g *chaos) oldSeq(s SessionID) uint64 {
-	return uint64(max(1, int64(g.next[s])+1-g.rng.Int64N(8)))
+// checkState restores the twin and compares all that can be seen of the states.
+func (tr *trial) checkState() error {
+	if tr.applied < tr.due {
+		return nil
+	}
+	r := recordsOf(tr.twin.Snapshot())
+	tr.due = tr.applied + 1 + (len(r.claims)+len(r.finished)+len(r.lost))/everyRecords
+	if err := sameRecords(r, tr.model.records()); err != nil {
+		return err
+	}
+	next, err := rebuild(r)
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	next.limits = tr.twin.limits
+	tr.twin = next
+	tr.restored++
+	if tr.lazy && tr.restored%32 != 0 {
+		return nil
+	}
+	return tr.checkTable()
 }
 
-func (g *chaos) raise(s SessionID) uint64 {
-	if g.chance(35) {
-		g.floor[s] = max(g.floor[s], uint64(max(0, int64(g.next[s])-g.rng.Int64N(14))))
+// checkTable compares the table that lives on with the one just restored.
+func (tr *trial) checkTable() error {
+	snap := tr.table.Snapshot()
+	if snap.Hash() != tr.twin.Snapshot().Hash() {
+		return errors.New("the hash changed by a restore")
 	}
-	return g.floor[s]
+	if tr.restored%8 != 0 {
+		return nil
+	}
+	if tr.kept != nil {
+		if err := sameRecords(recordsOf(tr.kept), tr.keptRecords); err != nil {
+			return fmt.Errorf("an old snapshot changed: %w", err)
+		}
+	}
+	tr.kept, tr.keptRecords = snap, recordsOf(snap)
+	return cmp.Or(checkInvariants(tr.table), checkInvariants(tr.twin))
 }
 
-func (g *chaos) someNames() []string {
-	all := []string{"a", "ab", "b", "c", "d", "e", "f", "g", "h", "i"}
-	g.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all[:1+g.rng.IntN(3)*g.rng.IntN(2)]
-}
-
-// grant is mostly one that holds, at times one that ended or never was.
-func (g *chaos) grant() Event {
-	switch {
-	case len(g.live) > 0 && g.chance(85):
-		return g.live[g.rng.IntN(len(g.live))]
-	case len(g.dead) > 0 && g.chance(85):
-		return g.dead[max(0, len(g.dead)-1-g.rng.IntN(8))]
+// checkReads compares the reads that are no commands, about the command's own session and names.
+func (tr *trial) checkReads(c *Command) error {
+	token, held := tr.table.GrantOf(c.Session, c.Seq)
+	wantToken, wantHeld := tr.model.grantOf(c.Session, c.Seq)
+	if token != wantToken || held != wantHeld {
+		return fmt.Errorf("GrantOf: %d %v, want %d %v", token, held, wantToken, wantHeld)
 	}
-	return Event{Name: "a", Token: Token(1 + g.rng.Int64N(2000))}
-}
-
-// token is mostly one that the session itself holds.
-func (g *chaos) token(s SessionID) Token {
-	for _, e := range g.live {
-		if e.Session == s && g.chance(70) {
-			return e.Token
-		}
+	prefix, after := "", ""
+	if len(c.Names) > 0 {
+		prefix, after = c.Names[0][:len(c.Names[0])/2], c.Names[len(c.Names)-1]
 	}
-	return g.grant().Token
-}
-
-// advance learns from what a command did and moves on in the log.
-func (g *chaos) advance(r Result, eff *Effects) {
-	if r.Session != 0 {
-		g.sessions = append(g.sessions, r.Session)
-	}
-	for _, e := range eff.Events {
-		g.counter = e.Rev
-		switch e.Kind {
-		case EventGranted:
-			g.live = append(g.live, e)
-		case EventReleased, EventExpired, EventForced:
-			g.live = slices.DeleteFunc(g.live, func(l Event) bool { return l.Token == e.Token })
-			g.dead = append(g.dead, e)
-		}
-	}
-	for _, id := range eff.Ended {
-		if g.chance(95) { // else its node has not noticed
-			g.sessions = slices.DeleteFunc(g.sessions, func(s SessionID) bool { return s == id })
-		}
-	}
-	for _, n := range eff.Renewed {
-		g.renewed[n.Session] = n.Index
-	}
-	for _, d := range eff.Drains {
-		if d.Index != 0 {
-			g.drains = append(g.drains, d)
-		}
-	}
-	if !g.chance(30) { // else the next command shares the entry
-		g.index++
-	}
-	if g.chance(1) {
-		g.term++
-	}
-}
-
-// TestModel compares results, effects and state with the model, restores from a snapshot on the way, and keeps a second table that
-// is never restored: both must have the same hash.
-func TestModel(t *testing.T) {
-	for seed, l := range []limits{smallLimits, {sessions: 12, claims: 60, finished: 64, lost: 8, audit: 20}, smallLimits, {20, 90, 999, 99, 99}} {
-		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) { compareWithModel(t, uint64(seed), l, *commands/4) })
-	}
-}
-
-func compareWithModel(t *testing.T, seed uint64, l limits, n int) {
-	g, m := newChaos(seed), newModel(l)
-	table, twin := New(), New()
-	table.limits, twin.limits = l, l
-	codes := map[string]int{}
-	var last Rev
-	for i := range n {
-		c := g.command()
-		var got, want Effects
-		wall := int64(g.index) * 1000
-		r := table.Apply(g.index, g.term, wall, c, &got)
-		wantResult := m.apply(g.index, g.term, wall, c, &want)
-		if len(wantResult.Lost) == 0 {
-			wantResult.Lost = nil
-		}
-		if len(r.Lost) == 0 {
-			r.Lost = nil
-		}
-		if !reflect.DeepEqual(r, wantResult) {
-			t.Fatalf("command %d %+v\n got %+v\nwant %+v", i, *c, r, wantResult)
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("command %d %+v\n got %+v\nwant %+v", i, *c, got, want)
-		}
-		twin.Apply(g.index, g.term, wall, c, nil)
-		for _, e := range got.Events {
-			if last != 0 && e.Rev != last+1 {
-				t.Fatalf("command %d: event revision %d after %d", i, e.Rev, last)
-			}
-			last = e.Rev
-		}
-		codes[c.Op.String()+" "+r.Code.String()]++
-		g.advance(r, &got)
-		if i%11 == 0 {
-			if err := checkInvariants(table); err != nil {
-				t.Fatalf("command %d %+v: %v", i, *c, err)
-			}
-			if err := m.compare(table.Snapshot()); err != nil {
-				t.Fatalf("command %d %+v: %v", i, *c, err)
-			}
-		}
-		if i%97 == 0 {
-			table = restored(t, table)
-			if table.Snapshot().Hash() != twin.Snapshot().Hash() {
-				t.Fatalf("command %d: the hash changed by a restore", i)
-			}
-		}
-	}
-	if n >= 4_000 {
-		requireCoverage(t, codes, l)
-	}
+	limit := 1 + tr.applied%4
+	return cmp.Or(
+		same("names", tr.table.Names(prefix, after, limit), tr.model.names(prefix, after, limit)),
+		same("drains", slices.Collect(tr.table.Drains()), tr.model.drains()),
+	)
 }
 
 // requireCoverage fails a run whose commands did not bite: an outcome that never came up was not compared.
-func requireCoverage(t *testing.T, codes map[string]int, l limits) {
-	want := []string{
-		"open ok", "renew ok", "renew no-session", "claim granted", "claim waiting", "claim locked", "claim cancelled", "claim mismatch",
-		"claim below-floor", "claim draining", "cancel cancelled", "cancel locked", "cancel mismatch", "unlock released", "unlock not-held",
-		"unlock mismatch", "unlock below-floor", "force ok", "force draining", "force mismatch", "force not-held", "drained ok",
-		"drained stale", "drained not-held", "expire ok", "expire stale", "close ok", "inspect ok", "open malformed", "level ok",
-	}
-	if l == smallLimits {
-		want = append(want, "open overloaded", "claim overloaded", "unlock overloaded", "cancel overloaded", "force overloaded")
-	}
-	for _, w := range want {
-		if codes[w] == 0 {
-			t.Errorf("%q never came up in %v", w, codes)
+func requireCoverage(t *testing.T, seen tally) {
+	for _, want := range []string{
+		"open ok", "open malformed", "open overloaded", "open not-founded", "found ok", "found exists", "found malformed",
+		"renew ok", "renew no-session", "renew malformed", "level ok", "inspect ok", "barrier ok", "none malformed",
+		"claim granted", "claim waiting", "claim locked", "claim cancelled", "claim mismatch", "claim below-floor", "claim draining",
+		"claim overloaded", "claim malformed", "claim no-session", "cancel cancelled", "cancel locked", "cancel mismatch",
+		"cancel overloaded", "cancel no-session", "unlock released", "unlock not-held", "unlock mismatch", "unlock below-floor",
+		"unlock overloaded", "unlock malformed", "unlock no-session", "force ok", "force draining", "force mismatch", "force not-held",
+		"force overloaded", "force malformed", "drained ok", "drained stale", "drained not-held", "drained malformed", "expire ok",
+		"expire stale", "expire no-session", "close ok", "close no-session",
+	} {
+		if seen[want] == 0 {
+			t.Errorf("%q never came up in %v", want, seen)
 		}
-	}
-}
-
-// restored is the table rebuilt from the records of its snapshot.
-func restored(t testing.TB, table *Table) *Table {
-	t.Helper()
-	next, err := rebuild(recordsOf(table.Snapshot()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	next.limits = table.limits
-	return next
-}
-
-// records are a snapshot in the hand, to be tampered with.
-type records struct {
-	header   Header
-	sessions []SessionRecord
-	claims   []ClaimRecord
-	finished []FinishedRecord
-	lost     []LostRecord
-	audit    []AuditRecord
-}
-
-func recordsOf(s *Snapshot) records {
-	return records{
-		s.Header(), slices.Collect(s.Sessions()), slices.Collect(s.Claims()), slices.Collect(s.Finished()), slices.Collect(s.Lost()),
-		slices.Collect(s.Audit()),
-	}
-}
-
-func rebuild(r records) (*Table, error) {
-	b := NewBuilder(r.header)
-	addAll(r.sessions, b.Session)
-	addAll(r.claims, b.Claim)
-	addAll(r.finished, b.Finished)
-	addAll(r.lost, b.Lost)
-	addAll(r.audit, b.Audit)
-	return b.Table()
-}
-
-// addAll ignores the errors: a Builder that failed once stays failed, and Table tells.
-func addAll[T any](records []T, add func(T) error) {
-	for _, r := range records {
-		_ = add(r)
 	}
 }

@@ -15,7 +15,7 @@ func rich(t testing.TB) *Table {
 	t.Helper()
 	table := New()
 	table.limits = limits{sessions: 40, claims: 200, finished: 64, lost: 8, audit: 20}
-	g := newChaos(7)
+	g := newChaos(10)
 	for range 20_000 {
 		var eff Effects
 		r := table.Apply(g.index, g.term, int64(g.index), g.command(), &eff)
@@ -181,6 +181,9 @@ func TestBuilderRefuses(t *testing.T) {
 		{"claim of an unknown mode", func(r *records) { r.claims[0].Mode = 9 }},
 		{"claim of nobody", func(r *records) { r.claims[0].Session++ }},
 		{"claim sequence zero", func(r *records) { r.claims[0].Seq = 0 }},
+		{"claim sequence twice", func(r *records) {
+			r.claims[held].Session, r.claims[held].Seq = r.claims[waiting].Session, r.claims[waiting].Seq
+		}},
 		{"claim older than its session", func(r *records) { r.claims[0].Rev = 1 }},
 		{"claim not announced", func(r *records) { r.header.Claims-- }},
 		{"holder missing", func(r *records) { r.claims = slices.Delete(r.claims, held, held+1); r.header.Claims-- }},
@@ -250,6 +253,27 @@ func TestBuilderIsSpentAfterUse(t *testing.T) {
 	}
 	if b.Audit(AuditRecord{}) == nil {
 		t.Error("a spent builder took a record")
+	}
+}
+
+// TestBuilderOrder gives records of one kind after those that may refer to them.
+func TestBuilderOrder(t *testing.T) {
+	r := recordsOf(rich(t).Snapshot())
+	last := len(r.claims) - 1
+	late := func(add func(b *Builder) error) error {
+		b := NewBuilder(r.header)
+		addAll(r.sessions[:len(r.sessions)-1], b.Session)
+		_ = b.Finished(FinishedRecord{Session: r.sessions[0].ID, Seq: 1 << 40, Op: OpUnlock, Code: CodeReleased, Token: 1})
+		if b.err != nil {
+			t.Fatal(b.err)
+		}
+		return add(b)
+	}
+	if err := late(func(b *Builder) error { return b.Claim(r.claims[last]) }); !errors.Is(err, ErrBadSnapshot) {
+		t.Errorf("claim after answers: %v", err)
+	}
+	if err := late(func(b *Builder) error { return b.Session(r.sessions[len(r.sessions)-1]) }); !errors.Is(err, ErrBadSnapshot) {
+		t.Errorf("session after answers: %v", err)
 	}
 }
 

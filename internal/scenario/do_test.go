@@ -135,7 +135,7 @@ var closers = map[string]func(c *quorumlocktest.Cluster, s *quorumlock.Session, 
 	},
 }
 
-// Closing the owner ends the callback's context at once and releases nothing until it has returned; then at once. That holds on a leader, too.
+// S51: closing the owner ends the callback's context at once and releases nothing until it has returned; then at once. That holds on a leader, too.
 func TestNothingIsReleasedWhileACallbackWorks(t *testing.T) {
 	for name, closeOwner := range closers {
 		for _, leads := range []bool{false, true} {
@@ -188,7 +188,7 @@ func TestNothingIsReleasedWhileACallbackWorks(t *testing.T) {
 	}
 }
 
-// A callback that outlasts the lease of its closing owner is left to the TTL, and Do says that it may have overlapped.
+// S51: a callback that outlasts the lease of its closing owner is left to the TTL, and Do says that it may have overlapped.
 func TestCallbackThatOutlastsItsClosingOwner(t *testing.T) {
 	for name, closeOwner := range closers {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ package sim
 
 import (
 	"github.com/quorumlock/quorumlock/internal/clock"
+	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/store"
 )
 
@@ -13,6 +14,7 @@ type Env struct {
 	Disk          *store.Disk // stands in for Config.Dir
 	MemoryGossip  bool        // plain gossip instead of memberlist
 	SnapshotBytes uint64      // log bytes after which a snapshot is taken
+	HashEvery     uint64      // log entries between two comparisons of the members' states; a power of two
 }
 
 // Attach sets the Env of a *quorumlock.Config. The root package fills it in; a wider API would show users what only
@@ -25,6 +27,10 @@ var (
 	Abort func(node any)
 	// State gives a member's applied log index and the hash of its state there.
 	State func(node any) (index uint64, hash [32]byte)
+	// Flip changes a member's state behind the log's back, as a fault of its memory or of its program would: one of the two functions, the other is nil, gets
+	// each record and says whether it changed it. False means that nothing was changed, or that the new state breaks a rule of the lock table, which
+	// would show without any comparison.
+	Flip func(node any, session func(*locktable.SessionRecord) bool, claim func(*locktable.ClaimRecord) bool) bool
 	// HandOver makes a node that leads hand leadership over to another voter; it goes on otherwise.
 	HandOver func(node any)
 	// Leading tells whether the node leads the raft group.

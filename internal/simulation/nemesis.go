@@ -38,7 +38,7 @@ func (n *nemesis) play(length time.Duration) {
 			hat = append(hat, a)
 		}
 	}
-	if n.Wild {
+	if n.Wild || n.rng.IntN(2) == 0 {
 		for _, in := range n.instances {
 			n.setRate(in)
 		}
@@ -46,7 +46,7 @@ func (n *nemesis) play(length time.Duration) {
 	for end := n.started.Add(length); time.Now().Before(end); {
 		n.pass(time.Duration(n.rng.Int64N(int64(3 * time.Second))))
 		if a := hat[n.rng.IntN(len(hat))]; a.f(n) {
-			n.outcome.act(a.name)
+			n.outcome.act(a.name, time.Since(n.started))
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (n *nemesis) freeze(in *instance) bool {
 	return true
 }
 
-// clockRate keeps all rates within 1.2 of each other; where they are wild they are 1 or 3 times as fast.
+// clockRate keeps all rates within 1.2 of each other, and often at the ends of that; where they are wild they are 1 or 3 times as fast.
 func (n *nemesis) clockRate() bool {
 	in := n.victim()
 	if in == nil || in.frozen.Load() {
@@ -68,10 +68,14 @@ func (n *nemesis) clockRate() bool {
 }
 
 func (n *nemesis) setRate(in *instance) {
-	in.rate = math.Pow(1.2, n.rng.Float64()-0.5)
+	spread, at := 1.2, n.rng.Float64()
 	if n.Wild {
-		in.rate = math.Pow(3, float64(n.rng.IntN(2))-0.5)
+		spread = 3
 	}
+	if n.Wild || n.rng.IntN(2) == 0 {
+		at = math.Round(at)
+	}
+	in.rate = math.Pow(spread, at-0.5)
 	n.c.Clock(in.index).SetRate(in.rate)
 }
 

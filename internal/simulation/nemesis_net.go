@@ -13,6 +13,7 @@ var netActs = []act{
 	{"reset streams", 1, (*nemesis).dropConns},
 	{"hold replies", 1, (*nemesis).holdReplies},
 	{"lose replies", 1, (*nemesis).loseReplies},
+	{"a late last word", 2, (*nemesis).lateLastWord},
 	{"latency", 1, (*nemesis).latency},
 }
 
@@ -148,6 +149,24 @@ func (n *nemesis) loseReplies() bool {
 		n.c.Network().HoldReplies(host, false)
 		well()
 	})
+	return true
+}
+
+// lateLastWord: a holder is cut off for longer than its TTL, and the last answer that it got before was long on its way. What a lease is counted from shows here.
+func (n *nemesis) lateLastWord() bool {
+	lead, in := n.leading(), n.holder()
+	if n.victim() == nil || lead == nil || in == nil || lead == in {
+		return false
+	}
+	host, well := n.c.Host(lead.index), in.trouble("net")
+	n.c.Network().HoldReplies(host, true)
+	held := time.Duration(n.rng.Int64N(int64(3 * time.Second)))
+	n.undo = append(n.undo, undo{time.Now().Add(held), func() {
+		n.c.Network().HoldReplies(host, false)
+		time.Sleep(5 * time.Millisecond) // for what was held
+		n.c.Isolate(in.index)
+		n.undo = append(n.undo, undo{time.Now().Add(longest), func() { n.c.Heal(); well() }})
+	}})
 	return true
 }
 

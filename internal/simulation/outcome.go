@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ type Outcome struct {
 	Kind    Kind
 	Virtual time.Duration // fake time it took
 	Acts    map[string]int
+	trail   []string // the last acts, for people
 	Bites   Bites
 	Report  *history.Report
 	Events  string // hash over all that was seen, in order
@@ -32,11 +32,18 @@ type Bites struct {
 	LostUpdates int // of the copies without a fence
 }
 
-func (o *Outcome) act(name string) {
+// trailLength is how many acts are shown with a failure; what was done longer ago has been taken back.
+const trailLength = 40
+
+func (o *Outcome) act(name string, at time.Duration) {
 	if o.Acts == nil {
 		o.Acts = make(map[string]int)
 	}
 	o.Acts[name]++
+	if len(o.trail) == trailLength {
+		o.trail = o.trail[1:]
+	}
+	o.trail = append(o.trail, fmt.Sprintf("%v %s", at.Round(time.Millisecond), name))
 }
 
 // judge runs the checkers.
@@ -53,15 +60,6 @@ func (o *Outcome) judge(t *testing.T, h *history.History) {
 		t.Errorf("%s: %s", v.Check, v.Text)
 	}
 	if t.Failed() {
-		t.Logf("seed %d: %v; %s", o.Seed, o.Kind, o.actsDone())
+		t.Logf("seed %d: %v; events: %s; the last acts: %s", o.Seed, o.Kind, o.Events, strings.Join(o.trail, ", "))
 	}
-}
-
-func (o *Outcome) actsDone() string {
-	var list []string
-	for name, count := range o.Acts {
-		list = append(list, fmt.Sprintf("%s %d", name, count))
-	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
 }

@@ -23,6 +23,8 @@ const (
 	// liveBound is within what every instance has every lock when all is well again: what a dead session may keep it, and what founding a quorum takes.
 	liveBound = defaultTTL + 15*time.Second
 
+	hashEvery = 64 // log entries between two comparisons of the members' states
+
 	decideBound = time.Minute // for the checkers, in real time; a history that is undecided by then is a failure
 )
 
@@ -77,13 +79,18 @@ func Run(t *testing.T, seed uint64, length time.Duration, opts ...quorumlocktest
 	t.Helper()
 	o := &Outcome{Seed: seed}
 	var h *history.History
+	// Deferred, since a bubble in which something failed ends the test with it, and what it showed is to be judged all the more.
+	defer func() {
+		if h != nil {
+			o.judge(t, h)
+		}
+	}()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(t, seed, o, opts)
 		h = s.history
 		s.play(length)
 		o.Virtual = time.Since(s.started)
 	})
-	o.judge(t, h)
 	return o
 }
 
@@ -93,7 +100,7 @@ func newSchedule(t *testing.T, seed uint64, o *Outcome, more []quorumlocktest.Op
 	s.Kind = draw(s.rng)
 	o.Kind = s.Kind
 	opts := []quorumlocktest.Option{
-		quorumlocktest.Seed(seed), quorumlocktest.SnapshotBytes(s.Snapshot),
+		quorumlocktest.Seed(seed), quorumlocktest.SnapshotBytes(s.Snapshot), quorumlocktest.HashEvery(hashEvery),
 		quorumlocktest.Configure(func(_ int, cfg *quorumlock.Config) { cfg.Voters = s.Voters }),
 	}
 	if s.Memory {

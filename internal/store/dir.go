@@ -19,11 +19,12 @@ import (
 
 // The files of a data directory, besides the snapshots directory that belongs to raft's file snapshot store.
 const (
-	lockName     = "LOCK"
-	metaName     = "meta"
-	identityName = "identity"
-	boltName     = "raft.db"
-	snapshotsDir = "snapshots"
+	lockName      = "LOCK"
+	metaName      = "meta"
+	identityName  = "identity"
+	boltName      = "raft.db"
+	snapshotsDir  = "snapshots"
+	condemnedName = "condemned" // see Store.Condemn
 )
 
 // dirFormat is the version of the directory's layout that this package writes, and the highest it reads.
@@ -91,6 +92,9 @@ func (d *dataDir) open(opt Options) (*medium, error) {
 		return nil, err
 	}
 	if d.meta.Complete {
+		if err := d.checkMark(); err != nil {
+			return nil, err
+		}
 		identity, err := d.readIdentity()
 		if err == nil {
 			err = opt.admit(identity)
@@ -148,6 +152,7 @@ func (d *dataDir) openParts() (*medium, error) {
 		identity:      identity,
 		writeIdentity: d.writeIdentity,
 		retire:        d.retire,
+		condemn:       d.condemn,
 		release:       func() {},
 		close:         d.close,
 	}, nil
@@ -205,9 +210,29 @@ func (d *dataDir) retire() error {
 	return d.writeMeta()
 }
 
+// condemn leaves a file of its own, and not a field of another one: whoever knows better can remove it, and nothing else has to be changed.
+func (d *dataDir) condemn(reason string) error {
+	return writeRecord(d.file(condemnedName), "condemned", dirFormat, []byte(reason))
+}
+
+// checkMark refuses a directory that was condemned. A mark that cannot be read is one all the same.
+func (d *dataDir) checkMark() error {
+	_, reason, err := readRecord(d.file(condemnedName), "condemned")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		reason = []byte(err.Error())
+	}
+	return &CondemnedError{Dir: d.path, Reason: string(reason), Mark: d.file(condemnedName)}
+}
+
 // startAfresh clears what an interrupted first Open, or a member that retired, has left, and makes the identity file.
 func (d *dataDir) startAfresh() error {
 	if err := os.Remove(d.file(boltName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Remove(d.file(condemnedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := os.RemoveAll(d.file(snapshotsDir)); err != nil {
@@ -281,8 +306,9 @@ func (d *dataDir) typed(err error) error {
 		format  *FormatError
 		foreign *ForeignError
 		damaged *CorruptError
+		marked  *CondemnedError
 	)
-	if errors.As(err, &inUse) || errors.As(err, &format) || errors.As(err, &foreign) || errors.As(err, &damaged) {
+	if errors.As(err, &inUse) || errors.As(err, &format) || errors.As(err, &foreign) || errors.As(err, &damaged) || errors.As(err, &marked) {
 		return err
 	}
 	return &DirError{Dir: d.path, Err: err}

@@ -334,3 +334,28 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// The mark is a file that the error names: without it the directory is as it was. One that cannot be read still counts.
+func TestTheMarkIsAFile(t *testing.T) {
+	opt := Options{Dir: t.TempDir(), Cluster: "c"}
+	s := openAgain(t, nil, opt)
+	id := s.ServerID()
+	if err := errors.Join(s.Condemn("its state differs"), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	mark := filepath.Join(opt.Dir, condemnedName)
+	if err := os.WriteFile(mark, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var marked *CondemnedError
+	if _, err := Open(context.Background(), opt); !errors.As(err, &marked) || marked.Mark != mark {
+		t.Fatalf("a mark that cannot be read: %v", err)
+	}
+	if err := os.Remove(mark); err != nil {
+		t.Fatal(err)
+	}
+	if s = openAgain(t, nil, opt); s.ServerID() != id {
+		t.Error("another server id")
+	}
+	s.Close()
+}

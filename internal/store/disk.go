@@ -24,6 +24,7 @@ type Disk struct {
 	used     bool // cluster has been recorded
 	identity Identity
 	retired  bool      // the next open finds it empty
+	mark     string    // not empty: condemned, and why
 	user     *diskUser // nil: not open
 
 	slow     time.Duration
@@ -56,8 +57,11 @@ func (d *Disk) open(opt Options, durable bool) (*medium, error) {
 		return nil, &ForeignError{Dir: d.name(), Found: d.cluster, Asked: opt.Cluster}
 	}
 	if d.retired {
-		d.serverID, d.identity, d.retired = newServerID(), Identity{}, false
+		d.serverID, d.identity, d.retired, d.mark = newServerID(), Identity{}, false, ""
 		d.logs, d.snapshots = raft.NewInmemStore(), memSnapshots{}
+	}
+	if d.mark != "" {
+		return nil, &CondemnedError{Dir: d.name(), Reason: d.mark}
 	}
 	if err := opt.admit(d.identity.clone()); err != nil {
 		return nil, err
@@ -74,6 +78,7 @@ func (d *Disk) open(opt Options, durable bool) (*medium, error) {
 		identity:      d.identity.clone(),
 		writeIdentity: u.writeIdentity,
 		retire:        u.retire,
+		condemn:       u.condemn,
 		release:       func() { u.leave(ErrClosed) },
 		close:         func() error { u.leave(ErrClosed); return nil },
 	}, nil
@@ -218,6 +223,13 @@ func (d *Disk) takeFault() error {
 func (u *diskUser) retire() error {
 	return u.write(func() error {
 		u.disk.retired = true
+		return nil
+	})
+}
+
+func (u *diskUser) condemn(reason string) error {
+	return u.write(func() error {
+		u.disk.mark = reason
 		return nil
 	})
 }

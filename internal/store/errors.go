@@ -26,6 +26,21 @@ func (e *DirError) Error() string { return fmt.Sprintf("data directory %s: %v", 
 // Unwrap returns the cause.
 func (e *DirError) Unwrap() error { return e.Err }
 
+// CondemnedError says that the member whose data this is must not come back with it; Reason says why. Nothing was written.
+type CondemnedError struct {
+	Dir    string
+	Reason string
+	Mark   string // the file that says so; "" where there are no files
+}
+
+func (e *CondemnedError) Error() string {
+	text := fmt.Sprintf("data directory %s must not be used again: %s; empty it, and the node joins as a new member", e.Dir, e.Reason)
+	if e.Mark != "" {
+		text += fmt.Sprintf(" (to overrule this, remove the file %s)", e.Mark)
+	}
+	return text
+}
+
 // Holder is the node that has a data directory open. Zero fields are unknown.
 type Holder struct {
 	PID     int       `json:"pid"`

@@ -67,7 +67,8 @@ type medium struct {
 
 	identity      Identity // as found
 	writeIdentity func(Identity) error
-	retire        func() error // see Store.Retire
+	retire        func() error              // see Store.Retire
+	condemn       func(reason string) error // see Store.Condemn
 	// release lets go of writes that hang, where the medium can; it comes before close and must not wait for them.
 	release func()
 	close   func() error
@@ -108,7 +109,7 @@ type Store struct {
 // log and snapshot join without a gap. ctx bounds the wait for a directory that is in use, which ends after 2 s in any case, and
 // the check.
 //
-// Errors: *InUseError, *DirError, *FormatError, *ForeignError, *CorruptError, Admit's, or ctx's.
+// Errors: *InUseError, *DirError, *FormatError, *ForeignError, *CorruptError, *CondemnedError, Admit's, or ctx's.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	if opt.Dir != "" && opt.Disk != nil {
 		return nil, errors.New("open store: both Dir and Disk are set")
@@ -227,6 +228,12 @@ func (s *Store) SetIdentity(id Identity) error {
 // Retire gives the member's identity up for good: the next Open finds an empty store with a new server id. Until then this one goes on.
 // It is for a member that has been removed from its cluster, since server ids are never used again.
 func (s *Store) Retire() error { return s.write("retire", s.medium.retire) }
+
+// Condemn marks the store: no later Open accepts it, and its error gives the reason. It is for a member that is not to come back
+// although all that it has stored is sound. Until it is closed this store goes on.
+func (s *Store) Condemn(reason string) error {
+	return s.write("condemn", func() error { return s.medium.condemn(reason) })
+}
 
 // HasState says whether the member has raft state of a cluster: a term, an entry or a snapshot.
 func (s *Store) HasState() (has bool, err error) {

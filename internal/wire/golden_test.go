@@ -130,6 +130,10 @@ func goldenValues() map[string]any {
 		"leave reply": LeaveReply{
 			Status: StatusNoQuorum, ClusterID: "cluster-1", LeaderID: "server-2", LeaderAddr: "10.0.0.2:7946", Detail: "d",
 		},
+		"hashes reply": HashesReply{
+			ClusterID: "cluster-1", Level: 1, HashVersion: 2,
+			Points: []HashPoint{{Index: 1024, Hash: [32]byte{1, 31: 2}}, {Index: 2048, Hash: [32]byte{3, 31: 4}}},
+		},
 		"grant push": GrantPush{Events: []GrantEvent{
 			{Session: goldenSession, Seq: 7, Token: goldenToken, Kind: PushGranted, Index: 300, Rev: goldenRev},
 			{Session: goldenSession, Seq: 6, Token: goldenToken, Kind: PushDraining, Index: 300, Rev: goldenRev + 1},
@@ -194,7 +198,7 @@ func goldenRecords() *records {
 func TestGoldenSnapshot(t *testing.T) {
 	want := goldenRecords()
 	b := golden(t, "snapshot", encodeState(t, want))
-	got, err := readState(bytes.NewReader(b), newRecordBuilder)
+	got, _, err := readState(bytes.NewReader(b), newRecordBuilder)
 	if err != nil || !reflect.DeepEqual(got.records, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got.records, err, want)
 	}

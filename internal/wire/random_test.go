@@ -44,6 +44,10 @@ func fillFull(rng *rand.Rand, v reflect.Value) {
 		for i := range v.Len() {
 			fill(rng, v.Index(i))
 		}
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(rng, v.Index(i))
+		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			fill(rng, v.Field(i))

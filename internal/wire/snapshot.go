@@ -15,7 +15,8 @@ import (
 //	SHA-256 of everything before            32 bytes, then nothing
 //
 // and a record is its length and its content. A section that a reader does not know is skipped, unless its required bit says
-// that the state is not whole without it. All five sections of the first format are required and always there.
+// that the state is not whole without it. The first five sections are required and always there. The sixth is not required: its one
+// record is a hash of the state, for the reader to compare with what it has built.
 const (
 	snapshotMagic  = "QLOCKSNP"
 	snapshotFormat = 1
@@ -32,7 +33,9 @@ const (
 	sectionFinished
 	sectionLost
 	sectionAudit
-	sectionUnknown // the first that this level does not know
+	sectionStateHash
+
+	lastOfTable = sectionAudit // up to it, sections are required
 )
 
 // requiredBit of a section's tag.

@@ -26,10 +26,10 @@ func ReadSnapshotHeader(in io.Reader) (locktable.Header, error) {
 }
 
 // readState reads one snapshot into the builder that open makes for its header. Until it returns nil, nothing of what the
-// builder was given may be used: the hash comes last.
-func readState[B builder](in io.Reader, open func(locktable.Header) B) (B, error) {
+// builder was given may be used: the hash comes last. The hash of the state is nil if the snapshot has none.
+func readState[B builder](in io.Reader, open func(locktable.Header) B) (B, *stateHash, error) {
 	r := newSnapshotReader(in)
-	b, err := readSections(r, open)
+	b, hash, err := readSections(r, open)
 	switch {
 	case err == nil:
 		err = r.trailer()
@@ -41,29 +41,29 @@ func readState[B builder](in io.Reader, open func(locktable.Header) B) (B, error
 	}
 	if err != nil {
 		var none B
-		return none, fmt.Errorf("read snapshot: %w", err)
+		return none, nil, fmt.Errorf("read snapshot: %w", err)
 	}
-	return b, nil
+	return b, hash, nil
 }
 
-func readSections[B builder](r *snapshotReader, open func(locktable.Header) B) (B, error) {
+func readSections[B builder](r *snapshotReader, open func(locktable.Header) B) (B, *stateHash, error) {
 	var none B
 	h, err := r.preamble()
 	if err != nil {
-		return none, err
+		return none, nil, err
 	}
 	if h.Level > Level {
-		return none, &LevelError{What: "snapshot", Want: h.Level, Have: Level}
+		return none, nil, &LevelError{What: "snapshot", Want: h.Level, Have: Level}
 	}
 	b := open(h)
 	s := sectionReader{snapshotReader: r, header: h, to: b}
 	for {
 		more, err := s.next()
 		if err != nil {
-			return none, err
+			return none, nil, err
 		}
 		if !more {
-			return b, nil
+			return b, s.hash, nil
 		}
 	}
 }
@@ -74,6 +74,7 @@ type sectionReader struct {
 	header locktable.Header
 	to     builder
 	last   uint64 // id of the section read last
+	hash   *stateHash
 }
 
 // next reads one section. False is the end: all known sections were there.
@@ -91,17 +92,20 @@ func (s *sectionReader) next() (bool, error) {
 	}
 	s.last = id
 	switch {
-	case id < sectionUnknown:
+	case id <= lastOfTable:
 		return true, s.known(id)
 	case required:
 		return false, newer(fmt.Sprintf("snapshot section %d", id), s.header.Level)
+	}
+	if id == sectionStateHash {
+		return true, s.readHash()
 	}
 	return true, s.skipSection()
 }
 
 // inOrder says whether a section may follow the last one: the known ones all and in order, then others by rising id.
 func (s *sectionReader) inOrder(id uint64, required bool) bool {
-	if id < sectionUnknown {
+	if id <= lastOfTable {
 		return required && id == s.last+1
 	}
 	return id > s.last && s.complete() == nil
@@ -109,7 +113,7 @@ func (s *sectionReader) inOrder(id uint64, required bool) bool {
 
 // complete says whether all known sections have been read.
 func (s *sectionReader) complete() error {
-	if s.last < sectionUnknown-1 {
+	if s.last < lastOfTable {
 		return fmt.Errorf("no section after %d: %w", s.last, ErrMalformed)
 	}
 	return nil
@@ -132,13 +136,20 @@ func (s *sectionReader) known(id uint64) error {
 	return fmt.Errorf("section %d has no reader: %w", id, ErrMalformed)
 }
 
+func (s *sectionReader) readHash() error {
+	return readRecords(s.snapshotReader, 1, (*Reader).stateHash, func(h stateHash) error {
+		s.hash = &h
+		return nil
+	})
+}
+
 func readRecords[T any](r *snapshotReader, count int, decode func(*Reader) T, add func(T) error) error {
 	n, err := r.uvarint()
 	if err != nil {
 		return err
 	}
 	if n != uint64(count) {
-		return fmt.Errorf("%d records, the header says %d: %w", n, count, ErrMalformed)
+		return fmt.Errorf("%d records instead of %d: %w", n, count, ErrMalformed)
 	}
 	for range count {
 		rec, err := readRecord(r, decode)

@@ -18,7 +18,7 @@ import (
 func encodeState(t testing.TB, s state) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := writeState(&buf, s); err != nil {
+	if err := writeState(&buf, s, nil); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
@@ -61,7 +61,7 @@ func TestEveryFieldOfARecordIsKept(t *testing.T) {
 	rng := newRand(t)
 	for range 200 {
 		want := randomRecords(rng)
-		got, err := readState(bytes.NewReader(encodeState(t, want)), newRecordBuilder)
+		got, _, err := readState(bytes.NewReader(encodeState(t, want)), newRecordBuilder)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func (w *failingWriter) Write(b []byte) (int, error) {
 
 func TestWriteErrorIsToldAtEveryByte(t *testing.T) {
 	s := randomTable(t, newRand(t), 100).Snapshot()
-	size := len(encodeState(t, s))
+	size := len(snapshotOf(t, s))
 	for n := range size {
 		if err := WriteSnapshot(&failingWriter{n}, s); !errors.Is(err, errFull) {
 			t.Fatalf("room for %d of %d bytes: %v", n, size, err)
@@ -149,13 +149,13 @@ func TestWriteErrorIsToldAtEveryByte(t *testing.T) {
 func TestUnreadableSnapshotIsNotWritten(t *testing.T) {
 	miscounted := randomRecords(newRand(t))
 	miscounted.head.Claims++
-	if err := writeState(io.Discard, miscounted); err == nil {
+	if err := writeState(io.Discard, miscounted, nil); err == nil {
 		t.Error("count differs from the header's, and no error")
 	}
 	long := newRecords(locktable.Header{})
 	long.audit = []locktable.AuditRecord{{Reason: strings.Repeat("x", maxRecord)}}
 	long.count()
-	if err := writeState(io.Discard, long); err == nil {
+	if err := writeState(io.Discard, long, nil); err == nil {
 		t.Error("record longer than can be read back, and no error")
 	}
 }
@@ -169,7 +169,7 @@ func TestLargestRecordFits(t *testing.T) {
 	s := newRecords(locktable.Header{})
 	s.claims = []locktable.ClaimRecord{{Names: names, Note: note, DrainNote: note, DrainActor: note}}
 	s.count()
-	got, err := readState(bytes.NewReader(encodeState(t, s)), newRecordBuilder)
+	got, _, err := readState(bytes.NewReader(encodeState(t, s)), newRecordBuilder)
 	if err != nil || !reflect.DeepEqual(got.records, s) {
 		t.Fatalf("the largest claim that the rules allow does not come back: %v", err)
 	}
@@ -233,30 +233,30 @@ func TestSnapshotLayouts(t *testing.T) {
 		"twice":           {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.known(5, 5); s.end() }},
 		"not required":    {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 4); s.section(5, false); s.end() }},
 		"id 0":            {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(0, true); s.end() }},
-		"unknown, early":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(6, false); s.known(1, 5); s.end() }},
+		"unknown, early":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(7, false); s.known(1, 5); s.end() }},
 		"count too high":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 4); s.section(5, true, "x"); s.end() }},
 		"record as end":   {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 4); s.section(5, true, "") }},
-		"unknown, alone":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(6, false); s.end() }},
-		"unknown needed":  {ErrLevel, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, true); s.end() }},
-		"unknown skipped": {nil, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, false, "a", "", "b"); s.end() }},
+		"unknown, alone":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(7, false); s.end() }},
+		"unknown needed":  {ErrLevel, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(7, true); s.end() }},
+		"unknown skipped": {nil, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(7, false, "a", "", "b"); s.end() }},
 		"two skipped": {nil, func(s *snapshotScript) {
 			s.head(1, 1)
 			s.known(1, 5)
-			s.section(6, false)
-			s.section(9, false)
+			s.section(7, false)
+			s.section(11, false)
 			s.end()
 		}},
 		"skipped at length": {nil, func(s *snapshotScript) {
 			s.head(1, 1)
 			s.known(1, 5)
-			s.section(6, false, strings.Repeat("x", 3*maxRecord+1))
+			s.section(7, false, strings.Repeat("x", 3*maxRecord+1))
 			s.end()
 		}},
 		"unknown, falling": {ErrMalformed, func(s *snapshotScript) {
 			s.head(1, 1)
 			s.known(1, 5)
-			s.section(9, false)
-			s.section(6, false)
+			s.section(11, false)
+			s.section(7, false)
 			s.end()
 		}},
 	} {
@@ -310,7 +310,7 @@ func TestHostileLengthsTakeNoMemory(t *testing.T) {
 		"skipped": func(s *snapshotScript) {
 			hostileHeader(s, 0)
 			s.known(1, 5)
-			s.Uvarint(12)
+			s.Uvarint(7 << 1)
 			s.Uvarint(huge)
 			s.Uvarint(huge)
 		},

@@ -11,8 +11,8 @@ import (
 )
 
 // writeState writes one snapshot. It refuses what readState would not accept: an unreadable snapshot must be found while the log
-// that it replaces is still there.
-func writeState(out io.Writer, s state) error {
+// that it replaces is still there. A nil hash is left out.
+func writeState(out io.Writer, s state, hash *stateHash) error {
 	sum := sha256.New()
 	w := snapshotWriter{out: bufio.NewWriterSize(io.MultiWriter(out, sum), 64<<10)}
 	h := s.Header()
@@ -22,6 +22,9 @@ func writeState(out io.Writer, s state) error {
 	writeSection(&w, sectionFinished, h.Finished, s.Finished(), (*Writer).finishedRecord)
 	writeSection(&w, sectionLost, h.Lost, s.Lost(), (*Writer).lostRecord)
 	writeSection(&w, sectionAudit, h.Audit, s.Audit(), (*Writer).auditRecord)
+	if hash != nil {
+		w.stateHash(hash)
+	}
 	w.uvarint(0)
 	if err := w.flush(); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
@@ -73,6 +76,14 @@ func (w *snapshotWriter) preamble(h *locktable.Header) {
 	w.uvarint(uint64(h.Level))
 	w.scratch.buf = w.scratch.buf[:0]
 	w.scratch.header(h)
+	w.endRecord()
+}
+
+func (w *snapshotWriter) stateHash(h *stateHash) {
+	w.uvarint(sectionStateHash << 1)
+	w.uvarint(1)
+	w.scratch.buf = w.scratch.buf[:0]
+	w.scratch.stateHash(h)
 	w.endRecord()
 }
 

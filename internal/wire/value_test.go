@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"reflect"
@@ -47,6 +48,7 @@ var valueKinds = []valueKind{
 	kindOf("leave request", true, random[LeaveRequest], AppendLeaveRequest, DecodeLeaveRequest),
 	kindOf("leave reply", true, randomLeaveReply, AppendLeaveReply, DecodeLeaveReply),
 	kindOf("grant push", true, randomGrantPush, AppendGrantPush, DecodeGrantPush),
+	kindOf("hashes reply", true, randomHashesReply, AppendHashesReply, DecodeHashesReply),
 }
 
 func appendBatch(dst []byte, b *Batch) []byte {
@@ -96,6 +98,14 @@ func randomJoinReply(rng *rand.Rand) JoinReply {
 func randomLeaveReply(rng *rand.Rand) LeaveReply {
 	m := random[LeaveReply](rng)
 	m.Status = randomStatus(rng)
+	return m
+}
+
+// randomHashesReply has indexes that rise.
+func randomHashesReply(rng *rand.Rand) HashesReply {
+	m := random[HashesReply](rng)
+	slices.SortFunc(m.Points, func(a, b HashPoint) int { return cmp.Compare(a.Index, b.Index) })
+	m.Points = slices.CompactFunc(m.Points, func(a, b HashPoint) bool { return a.Index == b.Index })
 	return m
 }
 

@@ -1,0 +1,5 @@
+//go:build race
+
+package locktable
+
+func init() { raceDetector = true }

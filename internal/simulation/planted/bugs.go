@@ -1,0 +1,184 @@
+package main
+
+// bug is one mistake as somebody might really make it: late in the day, with a reason that sounds good.
+type bug struct {
+	name  string
+	what  string // what is wrong and which guarantees of the contract it breaks
+	edit  edit
+	tests []string // folders whose tests lie nearest
+	// pure is a bug of a part that clusters do not run, or run through another door: its own tests come first.
+	pure bool
+	// waits says which other form of the bug needs a part that does not exist yet; "" if this is all of it.
+	waits string
+}
+
+// bugs are the ones that the bench must find. Where an edit stops applying because the code around it has changed, the same mistake is to be made in
+// the new code; a bug is not taken out because it is hard to find.
+var bugs = []bug{
+	{
+		name: "deadline-from-reply",
+		what: "a lease is counted from the answer instead of from before the renewal was queued (I3)",
+		edit: edit{
+			file: "session.go",
+			old: "	c0 := s.node.clock.Now()\n	cmd.Session = s.id\n" +
+				"	res, err := s.node.do(ctx, op, name, cmd, opt)\n	if err != nil {\n		return res, err\n	}\n",
+			new: "	cmd.Session = s.id\n" +
+				"	res, err := s.node.do(ctx, op, name, cmd, opt)\n	if err != nil {\n		return res, err\n	}\n	c0 := s.node.clock.Now()\n",
+		},
+		tests: []string{".", "internal/scenario"},
+	},
+	{
+		name: "expiry-without-cas",
+		what: "an expiry does not look whether the session renewed since it was decided (I3)",
+		edit: edit{
+			file: "internal/locktable/session.go",
+			old:  "case c.Term != x.term || c.RenewIndex != s.renewIndex:",
+			new:  "case c.Term != x.term:",
+		},
+		tests: []string{"internal/locktable", "internal/scenario"},
+	},
+	{
+		name: "renewal-without-log",
+		what: "a leader acknowledges renewals at once and lets the entry follow: a deposed one keeps holders believing, and drains go unheard (I3)",
+		edit: edit{
+			file: "leader.go",
+			old:  "	res, err := l.batch.Do(ctx, c)\n	if known :=",
+			new: "	if c.Op == locktable.OpRenew { // nobody has to wait for the disk for that\n" +
+				"		n.spawn(func() { _, _ = l.batch.Do(n.life, c) })\n" +
+				"		return locktable.Result{Code: locktable.CodeOK, Session: c.Session, Renewed: true}, nil\n	}\n" +
+				"	res, err := l.batch.Do(ctx, c)\n	if known :=",
+		},
+		tests: []string{".", "internal/scenario"},
+	},
+	{
+		name: "unlock-without-token",
+		what: "an unlock releases the session's first hold, not the grant it names (I6)",
+		edit: edit{
+			file: "internal/locktable/claim.go",
+			old:  "	if h, ok := x.holds.Get(holdEntry{session: s.owner.id, token: c.Token}); ok {\n		code = CodeReleased\n",
+			new: "	var h holdEntry\n" +
+				"	x.holds.Ascend(holdEntry{session: s.owner.id}, func(e holdEntry) bool { h = e; return false })\n" +
+				"	if h.session == s.owner.id {\n		code = CodeReleased\n",
+		},
+		tests: []string{"internal/locktable", "internal/scenario"},
+	},
+	{
+		name: "retry-without-sequence",
+		what: "a retry is a request of its own: what the lost answer was about takes effect twice (I2, I6)",
+		edit: edit{
+			file: "internal/router/trip.go",
+			old:  "	a := t.router.try(ctx, to, t.cmd, t.opt.Attempt)\n",
+			new: "	cmd := *t.cmd\n	if t.sent && cmd.Seq != 0 {\n		cmd.Seq++ // a new try, a new request\n	}\n" +
+				"	a := t.router.try(ctx, to, &cmd, t.opt.Attempt)\n",
+		},
+		tests: []string{"internal/router", "internal/scenario"},
+	},
+	{
+		name: "no-tombstone-on-cancel",
+		what: "a cancel that overtakes its claim leaves nothing behind, so the claim arrives and is granted to nobody (I4)",
+		edit: edit{
+			file: "internal/locktable/claim.go",
+			old:  "	x.finish(s, c.Seq, OpClaim, CodeCancelled, 0)\n	return Result{Code: CodeCancelled}\n",
+			new:  "	return Result{Code: CodeCancelled} // there is nothing to cancel\n",
+		},
+		tests: []string{"internal/locktable", "internal/scenario"},
+	},
+	{
+		name: "restore-keeps-counter",
+		what: "a cluster that lost everything and is founded anew counts from the start: its tokens lie below the old ones (I2)",
+		edit: edit{
+			file: "leader.go",
+			old:  "				Rev: locktable.Rev(l.node.clock.Now().Wall.UnixMicro()),\n",
+			new:  "				Rev: 1,\n",
+		},
+		tests: []string{".", "internal/scenario"},
+		waits: "a restore from backup that keeps the backup's counter waits for backups",
+	},
+	{
+		name: "fence-check-outside-transaction",
+		what: "the fence judges a token and writes in two steps: a stale write can end after a newer one has begun (I15)",
+		edit: edit{
+			file: "fence.go",
+			old: "	defer e.mu.Unlock()\n	if t < e.token {\n		return &StaleTokenError{Resource: resource, Token: t, Highest: e.token}\n	}\n" +
+				"	e.token = t\n	return write()\n",
+			new: "	highest := e.token\n	e.token = max(highest, t)\n	e.mu.Unlock() // no lock is held while foreign code runs\n" +
+				"	if t < highest {\n		return &StaleTokenError{Resource: resource, Token: t, Highest: highest}\n	}\n	return write()\n",
+		},
+		tests: []string{"."},
+		pure:  true,
+		waits: "the same in a database (check, then write, in two transactions) waits for the fence checkers",
+	},
+	{
+		name: "map-order-in-expiry",
+		what: "the names that a dead session frees are gone through as a map: members grant in different orders (I10)",
+		edit: edit{
+			file: "internal/locktable/session.go",
+			old:  "	x.promote(names)\n",
+			new: "	freed := make(map[string]bool, len(names))\n	for _, name := range names {\n		freed[name] = true\n	}\n" +
+				"	for name := range freed { // each once\n		x.promote([]string{name})\n	}\n",
+		},
+		tests: []string{"internal/locktable", "internal/scenario"},
+	},
+	{
+		name: "swallowed-fsync-error",
+		what: "a write to the log that failed is taken for done unless the store is closed: entries are acknowledged that are not there (I5, I11)",
+		edit: edit{
+			file: "internal/store/logs.go",
+			old:  "	if err := l.base.StoreLogs(sealed); err != nil {\n",
+			new:  "	if err := l.base.StoreLogs(sealed); errors.Is(err, ErrClosed) || errors.Is(err, ErrCrashed) {\n",
+		},
+		tests: []string{"internal/store", "internal/scenario"},
+	},
+	{
+		name: "monotonic-instead-of-boottime",
+		what: "a lease is judged by a clock that stands still in suspend, as Go's monotonic one does: who slept goes on believing (I3, I9)",
+		edit: edit{
+			file: "lease.go",
+			old:  "	if now.Raw >= l.rawEnd || now.Boot >= l.bootEnd {\n",
+			new:  "	if now.Raw >= l.rawEnd {\n",
+		},
+		tests: []string{".", "internal/scenario"},
+	},
+	{
+		name: "dropped-grant-event",
+		what: "a grant that arrives while renewals are failing is dropped, and no later answer tells of it again (I8)",
+		edit: edit{
+			file: "claim.go",
+			old:  "	if s.judgeLocked(s.node.clock.Now()) == leaseLost {\n		return\n	}\n	c.hold = newHold(c, t)\n",
+			new:  "	if s.judgeLocked(s.node.clock.Now()) != leaseHeld {\n		return\n	}\n	c.hold = newHold(c, t)\n",
+		},
+		tests: []string{".", "internal/scenario"},
+	},
+	{
+		name: "promotion-of-dead-waiter",
+		what: "a dying session's claims are released one by one, each with its promotion, which can pick another claim of the same session (I1)",
+		edit: edit{
+			file: "internal/locktable/session.go",
+			old: "	var names []string\n	for _, c := range x.claimsOf(id) {\n		kind := holdEvent\n		if c.token == 0 {\n			kind = EventCancelled\n		}\n" +
+				"		x.release(c, kind, c.note)\n		names = append(names, c.names...)\n	}\n	x.promote(names)\n",
+			new: "	for _, c := range x.claimsOf(id) {\n		kind := holdEvent\n		if c.token == 0 {\n			kind = EventCancelled\n		}\n" +
+				"		x.release(c, kind, c.note)\n		x.promote(c.names)\n	}\n",
+		},
+		tests: []string{"internal/locktable", "internal/scenario"},
+	},
+	{
+		name: "server-id-from-host-name",
+		what: "a member is called by its name: one that comes back without its memory votes a second time in one term (I5, I12)",
+		edit: edit{
+			file: "node.go",
+			old:  "	n.store, n.id = s, s.ServerID()\n",
+			new:  "	n.store, n.id = s, n.cfg.Name // people can read that\n",
+		},
+		tests: []string{".", "internal/scenario"},
+	},
+}
+
+// find gives the bug of a name.
+func find(list []bug, name string) (bug, bool) {
+	for _, b := range list {
+		if b.name == name {
+			return b, true
+		}
+	}
+	return bug{}, false
+}

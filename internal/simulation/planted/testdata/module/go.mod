@@ -1,0 +1,3 @@
+module example.test/module
+
+go 1.25
