@@ -41,6 +41,9 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 		reply := n.router.Serve(ctx, req)
 		return wire.AppendProposeReply(nil, &reply), nil
 	case methodStatus:
+		if err := n.failed(); err != nil {
+			return nil, err // it votes no more, so it must not pass for a voter that is there
+		}
 		reply := n.status()
 		return wire.AppendStatusReply(nil, &reply), nil
 	case methodFound:

@@ -392,5 +392,11 @@ func (d *Disk) Hang(hang bool) { d.disk.HangWrites(hang) }
 // Fail makes every write fail with err; nil ends it.
 func (d *Disk) Fail(err error) { d.disk.FailWrites(err) }
 
+// FailNext makes the next write fail with err, and none after it.
+func (d *Disk) FailNext(err error) { d.disk.FailNextWrite(err) }
+
+// Refused is how many writes have failed because of Fail and FailNext.
+func (d *Disk) Refused() int { return d.disk.Refused() }
+
 // Corrupt flips a bit in the stored log entry of an instance that is down, and tells whether there is one.
 func (d *Disk) Corrupt(index uint64) bool { return d.disk.Corrupt(index) }

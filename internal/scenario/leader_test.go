@@ -241,6 +241,32 @@ func TestDeadVoterIsReplacedAfterTheGrace(t *testing.T) {
 	})
 }
 
+// A voter whose node has failed is as good as dead, although its process goes on and answers: it does not keep the place of one that can vote.
+func TestVoterThatFailedIsReplacedAfterTheGrace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		c.Grow()
+		c.WaitReady()
+		failed := voterThatFollows(c)
+		c.Disk(failed).Fail(errors.New("input/output error"))
+		unlock(t, lockIn(t, c.Node(c.Leader()), "k", time.Second)) // something to write
+		select {
+		case <-c.Node(failed).Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("the node has not failed")
+		}
+		start := time.Now()
+		awaitVoters(t, c, 40*time.Second, others(c, failed)...)
+		if took := time.Since(start); took < 14*time.Second {
+			t.Errorf("replaced after %v, within the grace", took)
+		}
+		if err := c.Node(failed).Err(); !errors.Is(err, quorumlock.ErrFailed) {
+			t.Errorf("the node's end: %v", err)
+		}
+		c.CheckState()
+	})
+}
+
 func TestIsolatedVoterComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := quorumlocktest.New(t, 3)

@@ -204,6 +204,29 @@ func partitionHolder(t *testing.T, c *quorumlocktest.Cluster, w *witness, a int,
 	c.WaitReady()
 }
 
+// A lease counts from before the request was sent, never from its answer: what the way takes is the cluster's, not the holder's.
+func TestLeaseCountsFromTheRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const oneWay = 100 * time.Millisecond
+		c := quorumlocktest.New(t, 3, quorumlocktest.Latency(0))
+		n := c.Node(others(c, c.Leader())[0])
+		c.Network().SetDelay("*", "*", oneWay, 0)
+		s, err := n.NewSession(context.Background(), quorumTTL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := lockIn(t, s, "k", time.Second)
+		for range 20 {
+			if trust := time.Until(h.Deadline()); trust > quorumTTL*4/5-2*oneWay {
+				t.Fatalf("the lease ends in %v; the last answer is %v old at least", trust, 2*oneWay)
+			}
+			time.Sleep(quorumTTL / 20)
+		}
+		unlock(t, h)
+		c.CheckState()
+	})
+}
+
 // I9: a loss is reported within 250 ms of the deadline, although nobody asks.
 func TestLossIsReportedInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {

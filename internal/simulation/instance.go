@@ -21,11 +21,12 @@ type instance struct {
 	gone   bool // left for good
 
 	// What is wrong with it.
-	frozen atomic.Bool  // suspended or stopped: nothing of it can look at a clock
-	froze  atomic.Int64 // how often it was frozen
-	woke   atomic.Int64 // when it woke up last, in Unix nanoseconds
-	rate   float64
-	bad    map[string]int // only for the goroutine that plays the schedule
+	frozen  atomic.Bool  // suspended or stopped: nothing of it can look at a clock
+	froze   atomic.Int64 // how often it was frozen
+	woke    atomic.Int64 // when it woke up last, in Unix nanoseconds
+	rate    float64
+	stepped time.Duration  // of the wall clock
+	bad     map[string]int // only for the goroutine that plays the schedule
 }
 
 // adopt begins to use an instance that has just been started for the first time.

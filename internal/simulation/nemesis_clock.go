@@ -84,7 +84,9 @@ func (n *nemesis) stepWall() bool {
 	if in == nil {
 		return false
 	}
-	n.c.Clock(in.index).StepWall(time.Duration(n.rng.Int64N(int64(2*time.Hour))) - time.Hour)
+	step := time.Duration(n.rng.Int64N(int64(2*time.Hour))) - time.Hour
+	in.stepped += step
+	n.c.Clock(in.index).StepWall(step)
 	return true
 }
 

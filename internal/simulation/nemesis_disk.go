@@ -54,30 +54,40 @@ func (n *nemesis) hangDisk() bool {
 
 var errInjected = errors.New("input/output error")
 
-// failDisk ends an instance's part in the group; it is started again with a disk that is in order.
+// failDisk ends an instance's part in the group, whether all writes fail or a single one; it is started again with a disk that is in order.
 func (n *nemesis) failDisk() bool {
 	in, d := n.disk()
 	if in == nil {
 		return false
 	}
-	d.Fail(errInjected)
-	n.later(longest, func() { n.replaceDisk(in, d) })
+	before := d.Refused()
+	if n.rng.IntN(2) == 0 {
+		d.Fail(errInjected)
+	} else {
+		d.FailNext(errInjected)
+	}
+	n.later(longest, func() { n.replaceDisk(in, d, before) })
 	return true
 }
 
-func (n *nemesis) replaceDisk(in *instance, d *diskTrouble) {
+// failureBound is within what a node fails after its disk has refused a write.
+const failureBound = time.Second
+
+// replaceDisk starts an instance again. A node whose disk refused a write must have failed by then (I11).
+func (n *nemesis) replaceDisk(in *instance, d *diskTrouble, before int) {
 	if in.frozen.Load() { // nobody can end it
-		n.later(time.Second, func() { n.replaceDisk(in, d) })
+		n.later(time.Second, func() { n.replaceDisk(in, d, before) })
 		return
 	}
-	if in.node == nil {
-		d.Fail(nil)
-	} else {
-		if err := in.node.Err(); err != nil && !(errors.Is(err, quorumlock.ErrFailed) && errors.Is(err, errInjected)) {
-			n.t.Errorf("node with a failed disk: %v", err)
+	d.Fail(nil)
+	d.FailNext(nil)
+	if in.node != nil {
+		time.Sleep(failureBound)
+		err := in.node.Err()
+		if failed := errors.Is(err, quorumlock.ErrFailed) && errors.Is(err, errInjected); !failed && (err != nil || d.Refused() > before) {
+			n.t.Errorf("instance %d, whose disk refused %d writes: %v", in.index, d.Refused()-before, err)
 		}
 		n.close(in)
-		d.Fail(nil)
 		n.start(in)
 	}
 	d.well()

@@ -11,6 +11,7 @@ var lifeActs = []act{
 	{"hand leadership over", 1, (*nemesis).handOver},
 	{"crash", 2, (*nemesis).crash},
 	{"crash all", 1, (*nemesis).crashAll},
+	{"forget", 2, (*nemesis).forget},
 	{"close", 1, (*nemesis).stop},
 	{"close several", 1, (*nemesis).stopSeveral},
 	{"leave and grow", 1, (*nemesis).leaveAndGrow},
@@ -60,6 +61,36 @@ func (n *nemesis) crashAll() bool {
 		n.later(longest/4, func() { n.start(in) })
 	}
 	return len(list) > 0
+}
+
+// forget lets one voter lag, another one lose its memory, and then cuts off the leader, who alone knows what the two committed last. If the one without a memory voted
+// as if it were still who it was, the two would elect the one that lags.
+func (n *nemesis) forget() bool {
+	if !n.Memory || n.Gentle {
+		return false
+	}
+	n.takeBack()
+	n.pass(5 * time.Second)
+	lead := n.leading()
+	var rest []*instance
+	for _, in := range n.running() {
+		if in != lead {
+			rest = append(rest, in)
+		}
+	}
+	if lead == nil || len(rest) != 2 || !n.allVotersWell() {
+		return false
+	}
+	lags, forgets := rest[0], rest[1]
+	n.c.Isolate(lags.index)
+	n.pass(time.Duration(n.rng.Int64N(int64(3 * time.Second))))
+	n.crashOne(forgets)
+	n.c.Isolate(lead.index)
+	n.start(forgets)
+	n.c.Network().Heal(n.c.Host(lags.index), n.c.Host(forgets.index))
+	n.c.Network().Heal(n.c.Host(forgets.index), n.c.Host(lags.index))
+	n.healNet(lead.trouble("net"), lags.trouble("net"))
+	return true
 }
 
 func (n *nemesis) start(in *instance) {

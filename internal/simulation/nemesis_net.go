@@ -160,7 +160,7 @@ func (n *nemesis) lateLastWord() bool {
 	}
 	host, well := n.c.Host(lead.index), in.trouble("net")
 	n.c.Network().HoldReplies(host, true)
-	held := time.Duration(n.rng.Int64N(int64(3 * time.Second)))
+	held := time.Duration(n.rng.Int64N(int64(1200 * time.Millisecond))) // an attempt waits no longer than a second for its answer
 	n.undo = append(n.undo, undo{time.Now().Add(held), func() {
 		n.c.Network().HoldReplies(host, false)
 		time.Sleep(5 * time.Millisecond) // for what was held

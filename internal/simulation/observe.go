@@ -46,6 +46,7 @@ func (s *schedule) enter(c history.Call, token quorumlock.Token, in *instance, h
 	s.history.Acquired(c, int64(token))
 	s.mu.Lock()
 	s.holdings[h] = struct{}{}
+	s.acquired[token] = true
 	s.mu.Unlock()
 	s.ask(h)
 	return h

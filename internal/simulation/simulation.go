@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -71,6 +72,7 @@ type schedule struct {
 	mu        sync.Mutex
 	instances []*instance
 	holdings  map[*holding]struct{}
+	acquired  map[quorumlock.Token]bool // given to some caller
 }
 
 // Run plays the schedule of a seed for a length of fake time, and fails the test for every violation. It must not be called in a bubble; it makes its own.
@@ -117,13 +119,14 @@ func newSchedule(t *testing.T, seed uint64, o *Outcome, more []quorumlocktest.Op
 func begin(t *testing.T, o *Outcome) *schedule {
 	now := time.Now()
 	return &schedule{
-		t: t, started: now, quit: make(chan struct{}), holdings: make(map[*holding]struct{}), outcome: o, store: newResource(), history: history.New(now),
+		t: t, started: now, quit: make(chan struct{}), outcome: o, store: newResource(), history: history.New(now),
+		holdings: make(map[*holding]struct{}), acquired: make(map[quorumlock.Token]bool),
 	}
 }
 
 func (s *schedule) play(length time.Duration) {
 	elections := s.countElections()
-	n := &nemesis{schedule: s}
+	n := &nemesis{schedule: s, calmed: s.started}
 	n.play(length)
 	n.mend()
 	close(s.quit)
@@ -133,6 +136,39 @@ func (s *schedule) play(length time.Duration) {
 	s.c.CheckState()
 	s.outcome.Bites.Elections = elections()
 	s.outcome.Bites.Refused, s.outcome.Bites.LostUpdates = s.store.counts()
+	if s.Memory && len(s.instances) == s.Size { // who has left is still expected when a cluster is founded
+		s.loseAll()
+	}
+}
+
+// loseAll is the total loss of a cluster that keeps nothing on disk. A new one is founded; its tokens lie above all of the old one (I2, A5).
+func (s *schedule) loseAll() {
+	var last quorumlock.Token
+	s.mu.Lock()
+	for token := range s.acquired {
+		last = max(last, token)
+	}
+	s.mu.Unlock()
+	for _, in := range s.instances {
+		s.down(in)
+		s.c.Crash(in.index)
+		s.c.Clock(in.index).StepWall(-in.stepped)
+	}
+	for _, in := range s.instances {
+		s.c.Start(in.index)
+	}
+	s.c.WaitReady()
+	ctx, cancel := context.WithTimeout(context.Background(), liveBound)
+	defer cancel()
+	h, err := quorumlock.NewMutex(s.c.Node(0), locks[0]).Lock(ctx)
+	switch {
+	case err != nil:
+		s.t.Errorf("lock after a total loss: %v", err)
+	case h.Token() <= last:
+		s.t.Errorf("token %v after a total loss, %v before it", h.Token(), last)
+	default:
+		s.expected("unlock", h.Unlock())
+	}
 }
 
 // live: when everything is well again, every lock can be had by every instance.

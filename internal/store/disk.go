@@ -31,6 +31,7 @@ type Disk struct {
 	hang     chan struct{} // non-nil while writes hang; closed to let them go
 	failAll  error
 	failNext error
+	refused  int // writes that failed so
 }
 
 // diskUser is one process's hold on the disk.
@@ -213,11 +214,21 @@ func (u *diskUser) linger() {
 
 // takeFault returns the error the next write has to fail with. The caller holds d.mu.
 func (d *Disk) takeFault() error {
-	if err := d.failNext; err != nil {
-		d.failNext = nil
-		return err
+	err := d.failNext
+	if d.failNext = nil; err == nil {
+		err = d.failAll
 	}
-	return d.failAll
+	if err != nil {
+		d.refused++
+	}
+	return err
+}
+
+// Refused is how many writes have failed because of FailWrites and FailNextWrite.
+func (d *Disk) Refused() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused
 }
 
 func (u *diskUser) retire() error {

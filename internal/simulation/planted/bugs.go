@@ -104,7 +104,7 @@ var bugs = []bug{
 			new: "	highest := e.token\n	e.token = max(highest, t)\n	e.mu.Unlock() // no lock is held while foreign code runs\n" +
 				"	if t < highest {\n		return &StaleTokenError{Resource: resource, Token: t, Highest: highest}\n	}\n	return write()\n",
 		},
-		tests: []string{"."},
+		tests: []string{".", "internal/scenario"},
 		pure:  true,
 		waits: "the same in a database (check, then write, in two transactions) waits for the fence checkers",
 	},
