@@ -307,7 +307,7 @@ func (o *offers) allow(term uint64, id string, last, own uint64) bool {
 	if at, offered := o.at[id]; offered && last <= at {
 		return false
 	}
-	o.at[id] = own
+	o.at[id] = max(own, last) // a voter's log may still end with what a former leader left there
 	return true
 }
 

@@ -48,6 +48,7 @@ func TestOffers(t *testing.T) {
 	}{
 		{5, "a", 90, 100, true}, {5, "a", 90, 101, false}, {5, "a", 100, 101, false}, {5, "b", 90, 101, true}, {5, "a", 101, 102, true},
 		{5, "a", 101, 103, false}, {5, "b", 101, 103, false}, {5, "b", 103, 103, true}, {6, "a", 0, 110, true}, {6, "b", 0, 110, true}, {6, "a", 110, 111, false},
+		{7, "a", 500, 400, true}, {7, "a", 500, 401, false}, {7, "a", 501, 401, true},
 	} {
 		if got := o.allow(step.term, step.id, step.last, step.own); got != step.want {
 			t.Errorf("step %d: %+v gives %v", i, step, got)

@@ -127,3 +127,47 @@ func TestForceNowOverlapsOnlyWithoutAFence(t *testing.T) {
 		t.Errorf("%d updates lost without a fence, %d writes refused by it: the fault did not bite", o.Bites.LostUpdates, o.Bites.Refused)
 	}
 }
+
+// I3 at its narrowest: the holder's clocks are as slow as A3 allows, the leader's as fast, and the answer to the last renewal was almost a second on its way when the holder
+// is cut off. A lease that counted from the answer would outlive the session.
+func TestLateLastWordAtTheEdgeOfA3(t *testing.T) {
+	least := time.Duration(1 << 62)
+	for phase := range 10 {
+		var o Outcome
+		var h *history.History
+		synctest.Test(t, func(t *testing.T) {
+			s := begin(t, &o)
+			s.c = quorumlocktest.New(t, 3)
+			lead := s.c.Leader()
+			for i := range 3 {
+				go s.follow(s.c.Node(i), fmt.Sprint(i))
+			}
+			first, second := &instance{index: (lead + 1) % 3}, &instance{index: lead}
+			s.c.Clock(first.index).SetRate(1 / 1.11) // 1.23 from the leader's
+			s.c.Clock(lead).SetRate(1.11)
+			var both sync.WaitGroup
+			both.Go(func() { s.lockAndWrite(first, 3*defaultTTL) })
+			time.Sleep(3*time.Second + time.Duration(phase)*200*time.Millisecond)
+			both.Go(func() { s.lockAndWrite(second, time.Second) })
+			s.c.Network().HoldReplies(s.c.Host(lead), true)
+			time.Sleep(900 * time.Millisecond)
+			s.c.Network().HoldReplies(s.c.Host(lead), false)
+			time.Sleep(5 * time.Millisecond)
+			s.c.Isolate(first.index)
+			both.Wait()
+			if s.c.Leader() != lead {
+				t.Error("another instance leads: it gave the session its whole TTL anew")
+			}
+			s.c.Heal()
+			s.c.WaitReady()
+			s.c.CheckState()
+			h = s.history
+		})
+		o.judge(t, h)
+		least = min(least, o.Report.SmallestGap[history.Expired])
+	}
+	if least > 500*time.Millisecond {
+		t.Errorf("the smallest gap is %v: the fault did not bite", least)
+	}
+	t.Logf("smallest gap: %v", least)
+}

@@ -11,8 +11,9 @@ import (
 // nemesis brings trouble over the instances of a schedule, one act after the other, and takes it back a while later.
 type nemesis struct {
 	*schedule
-	undo   []undo
-	calmed time.Time // when the last calm ended
+	undo    []undo
+	blocked map[way]int // how many acts cut it
+	calmed  time.Time   // when the last calm ended
 }
 
 type undo struct {
@@ -80,7 +81,6 @@ func (n *nemesis) takeBack() {
 			u.f()
 		}
 	}
-	n.c.Heal()
 }
 
 // mend takes everything back, for good.

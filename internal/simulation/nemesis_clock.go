@@ -28,7 +28,7 @@ func (n *nemesis) pause() bool {
 
 func (n *nemesis) freezeOne() bool { return n.freeze(n.victim()) }
 
-func (n *nemesis) freezeHolder() bool { return n.victim() != nil && n.freeze(n.holder()) }
+func (n *nemesis) freezeHolder() bool { return n.victim() != nil && n.freeze(n.holder(0)) }
 
 // freeze stops a process, or suspends its machine: its clocks stand still for its own code, and nothing goes in or out.
 func (n *nemesis) freeze(in *instance) bool {
@@ -57,6 +57,9 @@ func (n *nemesis) freeze(in *instance) bool {
 	return true
 }
 
+// spreadA3 is how far apart rates are at most, unless they are wild; A3 says less than 1.25.
+const spreadA3 = 1.2
+
 // clockRate keeps all rates within 1.2 of each other, and often at the ends of that; where they are wild they are 1 or 3 times as fast.
 func (n *nemesis) clockRate() bool {
 	in := n.victim()
@@ -68,15 +71,19 @@ func (n *nemesis) clockRate() bool {
 }
 
 func (n *nemesis) setRate(in *instance) {
-	spread, at := 1.2, n.rng.Float64()
+	spread, at := spreadA3, n.rng.Float64()
 	if n.Wild {
 		spread = 3
 	}
 	if n.Wild || n.rng.IntN(2) == 0 {
 		at = math.Round(at)
 	}
-	in.rate = math.Pow(spread, at-0.5)
-	n.c.Clock(in.index).SetRate(in.rate)
+	n.setRateTo(in, math.Pow(spread, at-0.5))
+}
+
+func (n *nemesis) setRateTo(in *instance, rate float64) {
+	in.rate = rate
+	n.c.Clock(in.index).SetRate(rate)
 }
 
 func (n *nemesis) stepWall() bool {

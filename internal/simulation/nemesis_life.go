@@ -82,14 +82,12 @@ func (n *nemesis) forget() bool {
 		return false
 	}
 	lags, forgets := rest[0], rest[1]
-	n.c.Isolate(lags.index)
+	lift := n.block(n.around(lags)...)
 	n.pass(time.Duration(n.rng.Int64N(int64(3 * time.Second))))
 	n.crashOne(forgets)
-	n.c.Isolate(lead.index)
+	n.blockFor(longest, n.around(lead), lead)
 	n.start(forgets)
-	n.c.Network().Heal(n.c.Host(lags.index), n.c.Host(forgets.index))
-	n.c.Network().Heal(n.c.Host(forgets.index), n.c.Host(lags.index))
-	n.healNet(lead.trouble("net"), lags.trouble("net"))
+	lift()
 	return true
 }
 

@@ -1,6 +1,10 @@
 package simulation
 
-import "time"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 var netActs = []act{
 	{"cut one way or both", 2, (*nemesis).cut},
@@ -13,17 +17,56 @@ var netActs = []act{
 	{"reset streams", 1, (*nemesis).dropConns},
 	{"hold replies", 1, (*nemesis).holdReplies},
 	{"lose replies", 1, (*nemesis).loseReplies},
-	{"a late last word", 2, (*nemesis).lateLastWord},
+	{"a late last word", 8, (*nemesis).lateLastWord},
 	{"latency", 1, (*nemesis).latency},
 }
 
-func (n *nemesis) healNet(wells ...func()) {
-	n.later(longest, func() {
-		n.c.Heal()
+// way is from one instance to another one.
+type way struct{ from, to int }
+
+// around are all ways from and to an instance.
+func (n *nemesis) around(in *instance) (ways []way) {
+	for _, other := range n.instances {
+		if other != in {
+			ways = append(ways, way{in.index, other.index}, way{other.index, in.index})
+		}
+	}
+	return ways
+}
+
+// block cuts ways until the function it returns is called. Blocks overlap: a way is open again when the last one that covers it has ended.
+func (n *nemesis) block(ways ...way) (lift func()) {
+	if n.blocked == nil {
+		n.blocked = make(map[way]int)
+	}
+	for _, w := range ways {
+		if n.blocked[w]++; n.blocked[w] == 1 {
+			n.c.Cut(w.from, w.to)
+		}
+	}
+	return func() {
+		for _, w := range ways {
+			if n.blocked[w]--; n.blocked[w] == 0 {
+				n.c.Network().Heal(n.c.Host(w.from), n.c.Host(w.to))
+			}
+		}
+	}
+}
+
+// blockFor blocks ways for a while; marked are the instances whose trouble it is.
+func (n *nemesis) blockFor(most time.Duration, ways []way, marked ...*instance) bool {
+	lift := n.block(ways...)
+	var wells []func()
+	for _, in := range marked {
+		wells = append(wells, in.trouble("net"))
+	}
+	n.later(most, func() {
+		lift()
 		for _, well := range wells {
 			well()
 		}
 	})
+	return true
 }
 
 func (n *nemesis) cut() bool {
@@ -31,27 +74,18 @@ func (n *nemesis) cut() bool {
 	if !ok {
 		return false
 	}
-	n.c.Cut(a.index, b.index)
-	if n.rng.IntN(2) == 0 {
-		n.c.Cut(b.index, a.index)
-	}
-	n.healNet(a.trouble("net"))
-	return true
+	ways := []way{{a.index, b.index}, {b.index, a.index}}
+	return n.blockFor(longest, ways[:1+n.rng.IntN(2)], a)
 }
 
 func (n *nemesis) isolate() bool { return n.isolateOne(n.victim()) }
 
 func (n *nemesis) isolateLeader() bool { return n.victim() != nil && n.isolateOne(n.leading()) }
 
-func (n *nemesis) isolateHolder() bool { return n.victim() != nil && n.isolateOne(n.holder()) }
+func (n *nemesis) isolateHolder() bool { return n.victim() != nil && n.isolateOne(n.holder(0)) }
 
 func (n *nemesis) isolateOne(in *instance) bool {
-	if in == nil {
-		return false
-	}
-	n.c.Isolate(in.index)
-	n.healNet(in.trouble("net"))
-	return true
+	return in != nil && n.blockFor(longest, n.around(in), in)
 }
 
 // deafOrMute: all that one instance is told is lost, or all that it says.
@@ -61,41 +95,26 @@ func (n *nemesis) deafOrMute() bool {
 		return false
 	}
 	deaf := n.rng.IntN(2) == 0
-	for _, other := range n.instances {
-		switch {
-		case other == in:
-		case deaf:
-			n.c.Cut(other.index, in.index)
-		default:
-			n.c.Cut(in.index, other.index)
-		}
-	}
-	n.healNet(in.trouble("net"))
-	return true
+	ways := slices.DeleteFunc(n.around(in), func(w way) bool { return (w.to == in.index) != deaf })
+	return n.blockFor(longest, ways, in)
 }
 
 // bridge splits the instances in two, and one of them sees both sides.
 func (n *nemesis) bridge() bool {
-	if n.Gentle {
-		return false
-	}
 	list := n.running()
-	if len(list) < 3 {
+	if n.Gentle || len(list) < 3 {
 		return false
 	}
 	n.rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	sides := list[1:]
 	half := len(sides) / 2
-	var wells []func()
+	var ways []way
 	for _, a := range sides[:half] {
 		for _, b := range sides[half:] {
-			n.c.Cut(a.index, b.index)
-			n.c.Cut(b.index, a.index)
+			ways = append(ways, way{a.index, b.index}, way{b.index, a.index})
 		}
-		wells = append(wells, a.trouble("net"))
 	}
-	n.healNet(wells...)
-	return true
+	return n.blockFor(longest, ways, sides[:half]...)
 }
 
 // flap cuts one instance off again and again, for about as long as an election takes.
@@ -104,15 +123,16 @@ func (n *nemesis) flap() bool {
 	if in == nil {
 		return false
 	}
-	well := in.trouble("net")
-	at := time.Duration(0)
+	well, ways := in.trouble("net"), n.around(in)
+	var lift func()
+	at := time.Now()
 	for range 3 + n.rng.IntN(6) {
-		n.undo = append(n.undo, undo{time.Now().Add(at), func() { n.c.Isolate(in.index) }})
-		at += time.Duration(n.rng.Int64N(int64(1500 * time.Millisecond)))
-		n.undo = append(n.undo, undo{time.Now().Add(at), n.c.Heal})
-		at += time.Duration(n.rng.Int64N(int64(time.Second)))
+		n.undo = append(n.undo, undo{at, func() { lift = n.block(ways...) }})
+		at = at.Add(time.Duration(1 + n.rng.Int64N(int64(1500*time.Millisecond))))
+		n.undo = append(n.undo, undo{at, func() { lift() }})
+		at = at.Add(time.Duration(1 + n.rng.Int64N(int64(time.Second))))
 	}
-	n.undo = append(n.undo, undo{time.Now().Add(at), func() { n.c.Heal(); well() }})
+	n.undo = append(n.undo, undo{at, well})
 	return true
 }
 
@@ -152,20 +172,25 @@ func (n *nemesis) loseReplies() bool {
 	return true
 }
 
-// lateLastWord: a holder is cut off for longer than its TTL, and the last answer that it got before was long on its way. What a lease is counted from shows here.
+// lateLastWord: a holder is cut off for longer than its TTL, and the last answer that it got before was long on its way. The holder's clocks are as slow as they may be, the
+// leader's as fast. What a lease is counted from shows here.
 func (n *nemesis) lateLastWord() bool {
-	lead, in := n.leading(), n.holder()
-	if n.victim() == nil || lead == nil || in == nil || lead == in {
+	lead, in := n.leading(), n.holder(defaultTTL)
+	if n.victim() == nil || lead == nil || in == nil || lead == in || lead.frozen.Load() || in.frozen.Load() {
 		return false
+	}
+	if !n.Wild {
+		n.setRateTo(in, math.Pow(spreadA3, -0.5))
+		n.setRateTo(lead, math.Pow(spreadA3, 0.5))
 	}
 	host, well := n.c.Host(lead.index), in.trouble("net")
 	n.c.Network().HoldReplies(host, true)
-	held := time.Duration(n.rng.Int64N(int64(1200 * time.Millisecond))) // an attempt waits no longer than a second for its answer
+	held := 700*time.Millisecond + time.Duration(n.rng.Int64N(int64(300*time.Millisecond))) // an attempt waits no longer than a second for its answer
 	n.undo = append(n.undo, undo{time.Now().Add(held), func() {
 		n.c.Network().HoldReplies(host, false)
 		time.Sleep(5 * time.Millisecond) // for what was held
-		n.c.Isolate(in.index)
-		n.undo = append(n.undo, undo{time.Now().Add(longest), func() { n.c.Heal(); well() }})
+		lift := n.block(n.around(in)...)
+		n.undo = append(n.undo, undo{time.Now().Add(longest), func() { lift(); well() }})
 	}})
 	return true
 }

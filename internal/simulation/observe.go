@@ -34,6 +34,7 @@ type holding struct {
 	name  string
 	token quorumlock.Token
 	in    *instance
+	until time.Time   // as long as its owner means to work
 	holds func() bool // what the API says
 }
 
@@ -41,8 +42,8 @@ type holding struct {
 func (h *holding) isHeld() bool { return !h.in.frozen.Load() && h.holds() }
 
 // enter begins work under a grant that a call gave.
-func (s *schedule) enter(c history.Call, token quorumlock.Token, in *instance, holds func() bool) *holding {
-	h := &holding{name: c.Lock, token: token, in: in, holds: holds}
+func (s *schedule) enter(c history.Call, token quorumlock.Token, in *instance, length time.Duration, holds func() bool) *holding {
+	h := &holding{name: c.Lock, token: token, in: in, until: time.Now().Add(length), holds: holds}
 	s.history.Acquired(c, int64(token))
 	s.mu.Lock()
 	s.holdings[h] = struct{}{}
@@ -85,13 +86,13 @@ func (s *schedule) askHolders(name string) {
 	}
 }
 
-// holder is the instance of some hold, nil if nobody holds.
-func (s *schedule) holder() *instance {
+// holder is the instance of some hold that goes on for a while, nil if nobody holds so.
+func (s *schedule) holder(while time.Duration) *instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var first *holding
 	for h := range s.holdings {
-		if h.isHeld() && (first == nil || h.token < first.token) {
+		if h.isHeld() && time.Until(h.until) >= while && (first == nil || h.token < first.token) {
 			first = h
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -161,7 +162,8 @@ func (s *total) String() string {
 	for _, g := range s.sortedGaps() {
 		fmt.Fprintf(&b, "smallest gap between two holds, the former %v: %v (seed %d)\n", g.ending, g.size, g.seed)
 	}
-	fmt.Fprintf(&b, "faults bit: %+v\n", s.bites)
+	fmt.Fprintf(&b, "faults: %s\n", s.injected())
+	fmt.Fprintf(&b, "they bit: %+v\n", s.bites)
 	fmt.Fprintf(&b, "violations: %d", len(s.bad))
 	if len(s.bad) > 0 {
 		slices.Sort(s.bad)
@@ -169,6 +171,14 @@ func (s *total) String() string {
 	}
 	b.WriteByte('\n')
 	return b.String()
+}
+
+func (s *total) injected() string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(s.acts)) {
+		list = append(list, fmt.Sprintf("%s %d", name, s.acts[name]))
+	}
+	return strings.Join(list, ", ")
 }
 
 type endedGap struct {

@@ -131,7 +131,7 @@ func (w *worker) once(o quorumlock.Owner) {
 	bound := w.patience()
 	length := time.Duration(w.rng.Int64N(int64(400 * time.Millisecond)))
 	if w.rng.IntN(10) == 0 {
-		length = time.Duration(w.rng.Int64N(int64(15 * time.Second)))
+		length = time.Duration(w.rng.Int64N(int64(2 * defaultTTL)))
 	}
 	way := w.rng.IntN(5)
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
@@ -175,7 +175,7 @@ func (s *schedule) failed(c history.Call, err error) {
 
 // use works under a hold for a while, as long as it is held.
 func (s *schedule) use(c history.Call, h *quorumlock.Hold, in *instance, length time.Duration) {
-	held := s.enter(c, h.Token(), in, func() bool { return h.Err() == nil })
+	held := s.enter(c, h.Token(), in, length, func() bool { return h.Err() == nil })
 	s.busy(held, length, func() bool { return closed(h.Done()) })
 	s.leave(held)
 	u := history.Call{Client: c.Client, Lock: c.Lock, Start: time.Now()}
@@ -191,7 +191,7 @@ func (w *worker) do(ctx context.Context, m *quorumlock.Mutex, name string, lengt
 	var u history.Call
 	err := m.Do(ctx, func(held context.Context, t quorumlock.Token) error {
 		token = t
-		h := w.enter(done(c), t, w.in, func() bool { return held.Err() == nil && !w.in.drowsy() })
+		h := w.enter(done(c), t, w.in, length, func() bool { return held.Err() == nil && !w.in.drowsy() })
 		w.busy(h, length, func() bool { return held.Err() != nil })
 		if deaf {
 			time.Sleep(deafWork)

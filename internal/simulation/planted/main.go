@@ -47,8 +47,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 	stages := f.String("stages", strings.Join(stageNames, ","), "the stages to run, as a `list` with commas")
 	f.BoolVar(&o.allStages, "all-stages", false, "run every stage for every bug")
 	f.BoolVar(&o.verbose, "v", false, "show what the failed tests said")
-	f.StringVar(&o.simulator, "simulator", "./internal/simulation -run TestSchedules -args -hours 5", "`arguments` of go test for the first stage")
-	f.DurationVar(&o.simulationLimit, "simulator-limit", 3*time.Minute, "time for the first stage")
+	f.StringVar(&o.simulator, "simulator", "./internal/simulation -skip TestReplay -args -hours 2", "`arguments` of go test for the first stage")
+	f.DurationVar(&o.simulationLimit, "simulator-limit", 5*time.Minute, "time for the first stage")
 	f.DurationVar(&o.limit, "limit", 8*time.Minute, "time for each of the other stages")
 	if err := f.Parse(args); err != nil {
 		return nil, err
