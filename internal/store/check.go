@@ -46,7 +46,7 @@ func checkSnapshot(snaps raft.SnapshotStore) (uint64, error) {
 }
 
 // dropCovered empties a log that ends before the newest snapshot. Such a log is left when the process dies after a snapshot was
-// installed and before raft emptied the log; the next entry would leave a gap behind it.
+// installed and before the next entry came, which would leave a gap behind it.
 func dropCovered(logs *sealedLogs, covered uint64) error {
 	first, last := logs.bounds()
 	if last == 0 || last >= covered {

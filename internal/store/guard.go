@@ -18,15 +18,19 @@ func endRaftGoroutine() {
 
 // replicating says whether the caller is one of raft's goroutines that send entries to followers. They take an error from GetLog
 // calmly, and must not be ended: a decoder that only they can stop would be left behind, and raft's shutdown would wait for it.
-//
-// Looking at the stack is crude, but raft gives its main loop no other mark, and it is done only once a store has failed. Should
-// raft rename the function, entries are still never panicked over; the tests would find that Shutdown hangs.
-func replicating() bool {
+func replicating() bool { return calledBy("/raft.(*Raft).replicate") }
+
+// applying says whether the caller is about to apply a committed entry, and would panic if it is not there.
+func applying() bool { return calledBy("/raft.(*Raft).processLogs") }
+
+// calledBy looks for a function on the stack. That is crude, but raft gives its goroutines no other mark, and it is done only where an entry could
+// not be read. Should raft rename a function, tests find it: Shutdown hangs, or the process panics.
+func calledBy(suffix string) bool {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		frame, more := frames.Next()
-		if strings.HasSuffix(frame.Function, "/raft.(*Raft).replicate") {
+		if strings.HasSuffix(frame.Function, suffix) {
 			return true
 		}
 		if !more {

@@ -149,11 +149,6 @@ type guardedLogs struct {
 	recent recentLogs
 }
 
-var _ raft.MonotonicLogStore = (*guardedLogs)(nil)
-
-// IsMonotonic makes raft empty the log after it has installed a snapshot, instead of leaving a gap in it.
-func (l *guardedLogs) IsMonotonic() bool { return true }
-
 func (l *guardedLogs) FirstIndex() (uint64, error) {
 	first, _ := l.sealed.bounds()
 	return first, l.s.usable()
@@ -165,10 +160,17 @@ func (l *guardedLogs) LastIndex() (uint64, error) {
 }
 
 // GetLog returns an error other than raft.ErrLogNotFound to raft's replication only. Any other caller's goroutine ends: raft
-// panics when it cannot read an entry that it is to apply.
+// panics when it cannot read an entry that it is to apply. One that is committed and not there at all is damage, too.
 func (l *guardedLogs) GetLog(index uint64, out *raft.Log) error {
 	err := l.get(index, out)
-	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && !replicating() {
+	switch {
+	case err == nil:
+	case errors.Is(err, raft.ErrLogNotFound):
+		if applying() {
+			_ = l.s.fail(corrupt("log", "committed entry %d is missing", index))
+			endRaftGoroutine()
+		}
+	case !replicating():
 		endRaftGoroutine()
 	}
 	return err
@@ -191,12 +193,36 @@ func (l *guardedLogs) get(index uint64, out *raft.Log) error {
 func (l *guardedLogs) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
 func (l *guardedLogs) StoreLogs(entries []*raft.Log) error {
+	if err := l.startAnew(entries); err != nil {
+		return err
+	}
 	err := l.s.write("append to log", func() error { return l.sealed.append(entries) })
 	if err != nil {
 		return err
 	}
 	l.recent.add(entries)
 	return nil
+}
+
+// startAnew empties a log that ends before the newest snapshot when the first entry after that snapshot comes: what is left of the log is covered, and would
+// have a gap behind it.
+//
+// Not when the snapshot is installed, which is what raft does with a store that calls itself monotonic: it (v1.8.0) then empties the log whatever is in it, and goes on
+// believing in the entries after the snapshot. A snapshot that comes twice, the second time behind entries that were acknowledged since, would
+// lose these, and the process with them when raft comes to apply one.
+func (l *guardedLogs) startAnew(entries []*raft.Log) error {
+	first, last := l.sealed.bounds()
+	if last == 0 || len(entries) == 0 || entries[0].Index <= last+1 {
+		return nil
+	}
+	list, err := l.s.medium.snapshots.List()
+	if err != nil {
+		return l.s.fail(fmt.Errorf("list snapshots: %w", err))
+	}
+	if len(list) == 0 || list[0].Index+1 < entries[0].Index {
+		return nil // a gap, which append refuses
+	}
+	return l.DeleteRange(first, last)
 }
 
 func (l *guardedLogs) DeleteRange(from, to uint64) error {
