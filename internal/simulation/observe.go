@@ -36,6 +36,8 @@ type holding struct {
 	in    *instance
 	until time.Time   // as long as its owner means to work
 	holds func() bool // what the API says
+
+	refused bool // by the fence while it was held; told once
 }
 
 // isHeld asks the owner; one that is frozen can not be asked.

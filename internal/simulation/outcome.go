@@ -9,13 +9,14 @@ import (
 	"github.com/quorumlock/quorumlock/internal/simulation/history"
 )
 
-// Outcome is what a schedule came to.
+// Outcome is what a schedule came to. Whoever runs it sets the Seed.
 type Outcome struct {
 	Seed    uint64
 	Kind    Kind
 	Virtual time.Duration // fake time it took
 	Acts    map[string]int
 	trail   []string // the last acts, for people
+	length  time.Duration
 	Bites   Bites
 	Report  *history.Report
 	Events  string // hash over all that was seen, in order
@@ -60,6 +61,7 @@ func (o *Outcome) judge(t *testing.T, h *history.History) {
 		t.Errorf("%s: %s", v.Check, v.Text)
 	}
 	if t.Failed() {
-		t.Logf("seed %d: %v; events: %s; the last acts: %s", o.Seed, o.Kind, o.Events, strings.Join(o.trail, ", "))
+		t.Logf("seed %d: %v; the last acts: %s", o.Seed, o.Kind, strings.Join(o.trail, ", "))
+		t.Logf("again: -run Schedules -args -seed %[1]d -length %[2]v -tries 20; in one order exactly: -run Replay -args -replay %[1]d -length %[2]v -orders 20", o.Seed, o.length)
 	}
 }

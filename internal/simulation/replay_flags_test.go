@@ -15,6 +15,6 @@ var (
 const (
 	replayLength = 20 * time.Second
 
-	// eventsPrefix precedes the hash of what happened, at the end of a line of the guest's. That of a schedule that failed is in Run's account of it.
+	// eventsPrefix precedes the hash of what happened, at the end of a line of the guest's.
 	eventsPrefix = "events: "
 )

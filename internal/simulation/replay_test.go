@@ -66,6 +66,9 @@ func compare(t *testing.T, g guest, a played) {
 	if line, inA, inB := firstDifference(a.output, b.output); line > 0 {
 		t.Errorf("equal runs differ in line %d of their output:\n%s\n%s", line, inA, inB)
 	}
+	if c.err != nil {
+		t.Errorf("%v fails: play it with -order %d: %v", c.schedule, c.order, c.err)
+	}
 	if a.events == c.events {
 		t.Errorf("other randomness, the same events: %s", c.events)
 	}

@@ -22,8 +22,9 @@ import (
 // its runtime follow what is allocated. So the very run that was judged can be read.
 func TestReplay(t *testing.T) {
 	log := hclog.New(&hclog.LoggerOptions{Output: os.Stdout, Level: hclog.Debug, TimeFormat: "15:04:05.000000"})
-	o := simulation.Run(t, *replay, *length, quorumlocktest.Logger(log))
-	fmt.Printf("%s%s\n", eventsPrefix, o.Events)
+	o := simulation.Outcome{Seed: *replay}
+	defer func() { fmt.Printf("%s%s\n", eventsPrefix, o.Events) }()
+	simulation.Run(t, &o, *length, quorumlocktest.Logger(log))
 }
 
 // TestOpenUnsupported: without sockets and files no node can serve outside simulation, and Open says what is missing. A transport of the caller's own

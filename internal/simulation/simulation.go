@@ -63,6 +63,7 @@ type schedule struct {
 	c       *quorumlocktest.Cluster
 	rng     *rand.Rand // of the one goroutine that plays the schedule
 	started time.Time
+	lasted  time.Duration
 	history *history.History
 	store   *resource
 	workers sync.WaitGroup
@@ -75,34 +76,33 @@ type schedule struct {
 	acquired  map[quorumlock.Token]bool // given to some caller
 }
 
-// Run plays the schedule of a seed for a length of fake time, and fails the test for every violation. It must not be called in a bubble; it makes its own.
-// Options are for the cluster, such as a logger.
-func Run(t *testing.T, seed uint64, length time.Duration, opts ...quorumlocktest.Option) *Outcome {
+// Run plays the schedule of o.Seed for a length of fake time, fills in what came of it, and fails the test for every violation. The outcome is complete also when the test
+// ends here. Run must not be called in a bubble; it makes its own. Options are for the cluster, such as a logger.
+func Run(t *testing.T, o *Outcome, length time.Duration, opts ...quorumlocktest.Option) {
 	t.Helper()
-	o := &Outcome{Seed: seed}
-	var h *history.History
+	o.length = length
+	var s *schedule
 	// Deferred, since a bubble in which something failed ends the test with it, and what it showed is to be judged all the more.
 	defer func() {
-		if h != nil {
-			o.judge(t, h)
+		if s != nil {
+			o.Virtual = s.lasted
+			o.judge(t, s.history)
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSchedule(t, seed, o, opts)
-		h = s.history
+		s = newSchedule(t, o, opts)
+		defer func() { s.lasted = time.Since(s.started) }()
 		s.play(length)
-		o.Virtual = time.Since(s.started)
 	})
-	return o
 }
 
-func newSchedule(t *testing.T, seed uint64, o *Outcome, more []quorumlocktest.Option) *schedule {
+func newSchedule(t *testing.T, o *Outcome, more []quorumlocktest.Option) *schedule {
 	s := begin(t, o)
-	s.rng = rand.New(rand.NewPCG(seed, 1))
+	s.rng = rand.New(rand.NewPCG(o.Seed, 1))
 	s.Kind = draw(s.rng)
 	o.Kind = s.Kind
 	opts := []quorumlocktest.Option{
-		quorumlocktest.Seed(seed), quorumlocktest.SnapshotBytes(s.Snapshot), quorumlocktest.HashEvery(hashEvery),
+		quorumlocktest.Seed(o.Seed), quorumlocktest.SnapshotBytes(s.Snapshot), quorumlocktest.HashEvery(hashEvery),
 		quorumlocktest.Configure(func(_ int, cfg *quorumlock.Config) { cfg.Voters = s.Voters }),
 	}
 	if s.Memory {

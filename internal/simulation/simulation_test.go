@@ -68,8 +68,9 @@ func TestSchedules(t *testing.T) {
 			for range *tries {
 				t.Run(fmt.Sprint(first+k), func(t *testing.T) {
 					t.Parallel()
-					defer total.failed(t, first+k)
-					total.add(simulation.Run(t, first+k, each))
+					o := simulation.Outcome{Seed: first + k}
+					defer func() { total.add(&o, t.Failed()) }()
+					simulation.Run(t, &o, each)
 				})
 			}
 		}
@@ -103,18 +104,16 @@ func newTotal(first uint64) *total {
 	return &total{began: time.Now(), first: first, acts: make(map[string]int), gaps: make(map[history.Ending]gap)}
 }
 
-func (s *total) failed(t *testing.T, seed uint64) {
-	if t.Failed() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.bad = append(s.bad, seed)
-	}
-}
-
-func (s *total) add(o *simulation.Outcome) {
+func (s *total) add(o *simulation.Outcome, failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.schedules++
+	if failed {
+		s.bad = append(s.bad, o.Seed)
+	}
+	if o.Report == nil { // it did not get so far
+		return
+	}
 	s.virtual += o.Virtual
 	s.calls += o.Report.Calls
 	s.grants += o.Report.Grants
@@ -164,12 +163,12 @@ func (s *total) String() string {
 	}
 	fmt.Fprintf(&b, "faults: %s\n", s.injected())
 	fmt.Fprintf(&b, "they bit: %+v\n", s.bites)
-	fmt.Fprintf(&b, "violations: %d", len(s.bad))
-	if len(s.bad) > 0 {
-		slices.Sort(s.bad)
-		fmt.Fprintf(&b, ", in the schedules of seeds %v", s.bad)
+	if len(s.bad) == 0 {
+		b.WriteString("violations: 0\n")
+		return b.String()
 	}
-	b.WriteByte('\n')
+	slices.Sort(s.bad)
+	fmt.Fprintf(&b, "violations in %d of %d schedules, seeds %v\n", len(s.bad), s.schedules, s.bad)
 	return b.String()
 }
 

@@ -233,8 +233,9 @@ func (s *schedule) update(h *holding) {
 	case err == nil:
 	case !errors.Is(err, quorumlock.ErrStaleToken):
 		s.t.Error(err)
-	case held && !s.overlapsAllowed():
-		s.t.Errorf("%q: the fence refused %v, which was held on instance %d: %v", h.name, h.token, h.in.index, err)
+	case held && !s.overlapsAllowed() && !h.refused:
+		h.refused = true
+		s.t.Errorf("%v: %q: the fence refused %v, which was held on instance %d: %v", time.Since(s.started), h.name, h.token, h.in.index, err)
 	}
 }
 

@@ -155,12 +155,8 @@ func (j *judge) lastInstant(g *grant) (instant, bool) {
 }
 
 func (j *judge) overlap(g *grant, last instant) string {
-	text := fmt.Sprintf("%q: token %d was held at %v, but the next grant, token %d, was known at %v; the former was %v by revision %d",
+	return fmt.Sprintf("%q: token %d was held at %v, but the next grant, token %d, was known at %v; the former was %v by revision %d",
 		g.Name, g.Token, last, g.next.Token, g.next.commit.to, g.ending, g.removal.Rev)
-	if g.ending == Drained {
-		text += " (if that was a release at once, the run has to say so by ForcedNow)"
-	}
-	return text
 }
 
 // finality: what was over for its owner is never held again.
