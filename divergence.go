@@ -2,7 +2,9 @@ package quorumlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -15,41 +17,48 @@ const (
 	comparePace   = 100 * time.Millisecond // doubled from round to round; a follower applies an entry some 75 ms after the leader
 	compareRounds = 7                      // at each point, while voters that are slower have no hash of theirs yet: 6 s
 	condemnBound  = 2 * time.Second        // for the mark on the disk; a disk that hangs must not hide the failure from the host
-	// lingerBound is how long a member that stops because nobody can know who is right still answers with its hashes, so that the others come to the
-	// same end even if its host closes it at once.
+	// lingerBound is how long a member that stops because nobody can know who is right answers with its hashes before its host learns of it, so that the others
+	// come to the same end even if the host then ends the process. It is longer than the longest pause between two rounds of a member that asks.
 	lingerBound = 4 * time.Second
 )
 
-// runDivergence compares this member's state hashes with those of the voters, after each hash point.
+// runDivergence compares this member's state hashes with those of the voters.
 func (n *Node) runDivergence() {
+	inRounds(n.life, n.fsm.hashes.fresh, func() bool { return n.failed() != nil || n.compareHashes() })
+}
+
+// inRounds calls compare at each fresh hash at once, and then again in rounds, until compare says that it is settled or the rounds are over. ctx ends it.
+func inRounds(ctx context.Context, fresh <-chan struct{}, compare func() bool) {
+	round := 0
+	again := time.NewTimer(0)
+	again.Stop()
+	defer again.Stop()
 	for {
 		select {
-		case <-n.fsm.hashes.fresh:
-		case <-n.life.Done():
+		case <-fresh:
+			round = 0
+		case <-again.C:
+		case <-ctx.Done():
 			return
 		}
-		for round := range compareRounds {
-			if n.life.Err() != nil || n.failed() != nil || n.compareHashes() {
-				break
-			}
-			pause(n.life, comparePace<<round)
+		again.Stop()
+		if compare() {
+			continue
+		}
+		if round++; round < compareRounds {
+			again.Reset(comparePace << (round - 1))
 		}
 	}
 }
 
 // compareHashes makes one comparison and acts on it; true means that there is nothing to learn from another one at this point.
 func (n *Node) compareHashes() bool {
-	mine := n.fsm.hashes.last()
+	group := n.fsm.electorate()
+	mine := since(n.fsm.hashes.last(), group)
 	if len(mine) == 0 {
 		return true
 	}
-	var voters []string
-	for _, s := range n.group.servers() {
-		if s.Voter {
-			voters = append(voters, s.ID)
-		}
-	}
-	v := judge(n.id, voters, mine, n.askHashes(voters))
+	v := n.askAndJudge(group.voters, mine)
 	n.log.Debug("state hashes compared", "index", mine[len(mine)-1].Index, "settled", v.settled)
 	if v.diverged != nil {
 		n.diverge(v.diverged)
@@ -57,33 +66,79 @@ func (n *Node) compareHashes() bool {
 	return v.settled
 }
 
-// askHashes gives the hashes of the other voters that answer in time with hashes that are comparable.
-func (n *Node) askHashes(voters []string) map[string][]wire.HashPoint {
-	ctx, cancel := context.WithTimeout(n.life, probeTimeout)
-	defer cancel()
+// since leaves the points at which the voters were those of group. At a point from before, others had a say; and a configuration that is not committed may never
+// be. A voter that left may have taken the majority along that was right.
+func since(points []wire.HashPoint, group electorate) []wire.HashPoint {
+	if len(group.voters) == 0 {
+		return nil
+	}
+	first := slices.IndexFunc(points, func(p wire.HashPoint) bool { return p.Index >= group.since })
+	if first < 0 {
+		return nil
+	}
+	return points[first:]
+}
+
+// askAndJudge asks the other voters at once and judges with each answer that comes, until none that is still out could change the verdict: one that is
+// silent must not hold it up.
+func (n *Node) askAndJudge(voters []string, mine []wire.HashPoint) verdict {
 	answers := make(map[string][]wire.HashPoint)
-	var mu sync.Mutex
-	var asked sync.WaitGroup
-	for _, id := range voters {
-		if id == n.id {
-			continue
+	v := judge(n.id, voters, mine, answers)
+	if v.settled {
+		return v
+	}
+	for a := range n.askHashes(voters) {
+		answers[a.id] = a.points
+		if v = judge(n.id, voters, mine, answers); v.settled {
+			break
 		}
-		asked.Go(func() {
-			reply, err := n.callHashes(ctx, id)
-			if err == nil {
-				err = checkComparable(&reply, n.clusterIDNow())
+	}
+	return v
+}
+
+type hashAnswer struct {
+	id     string
+	points []wire.HashPoint
+}
+
+// askHashes gives the hashes of the other voters that answer in time with hashes that are comparable. When the loop ends, so do the calls.
+func (n *Node) askHashes(voters []string) iter.Seq[hashAnswer] {
+	return func(yield func(hashAnswer) bool) {
+		ctx, cancel := context.WithTimeout(n.life, probeTimeout)
+		answers := make(chan hashAnswer, len(voters))
+		var asked sync.WaitGroup
+		for _, id := range voters {
+			if id != n.id {
+				asked.Go(func() { n.askOne(ctx, id, answers) })
 			}
-			if err != nil {
-				n.log.Debug("no state hashes to compare with", "server", id, "error", err)
+		}
+		go func() {
+			asked.Wait()
+			close(answers)
+		}()
+		defer func() {
+			cancel()
+			for range answers { // until it is closed
+			}
+		}()
+		for a := range answers {
+			if !yield(a) {
 				return
 			}
-			mu.Lock()
-			answers[id] = reply.Points
-			mu.Unlock()
-		})
+		}
 	}
-	asked.Wait()
-	return answers
+}
+
+func (n *Node) askOne(ctx context.Context, id string, to chan<- hashAnswer) {
+	reply, err := n.callHashes(ctx, id)
+	if err == nil {
+		err = checkComparable(&reply, n.clusterIDNow())
+	}
+	if err != nil {
+		n.log.Debug("no state hashes to compare with", "server", id, "error", err)
+		return
+	}
+	to <- hashAnswer{id: id, points: reply.Points}
 }
 
 func (n *Node) callHashes(ctx context.Context, id string) (wire.HashesReply, error) {
@@ -190,19 +245,30 @@ func (t *tally) against(hash [32]byte) bool {
 	return len(t.differ) > 0 && t.most+t.out < t.majority
 }
 
-// diverge stops this member for good. What counts comes first: it applies nothing any more, takes no part in raft, and what it made its sessions
-// believe is not believed any longer. Then its directory is marked, and only then does the host learn of it, since it may end the process at once.
+// diverge stops this member for good. What counts comes first: it applies nothing any more and takes no part in raft, so that nothing more comes of its state. Then its
+// directory is marked, and only then do its sessions and its host learn of it, since either word may end the process at once.
 func (n *Node) diverge(why *DivergedError) {
+	n.verdict.Store(why)
 	n.fsm.stop(why)
 	n.cuts.end()
-	for _, s := range n.sessions.all(nil) {
-		s.lose(&LostError{Cause: CauseDiverged, Reason: fmt.Sprintf("found at index %d", why.Index)})
-	}
 	n.condemn(why)
 	if why.Split {
 		pause(n.life, lingerBound)
 	}
+	for _, s := range n.sessions.turn() {
+		s.lose(&LostError{Cause: CauseDiverged, Reason: fmt.Sprintf("found at index %d", why.Index)})
+	}
 	n.fail(why)
+}
+
+// withVerdict keeps a failure that comes while diverge is under way (a full disk refuses the mark, and raft's own writes too) from hiding the reason
+// that weighs more.
+func (n *Node) withVerdict(err error) error {
+	why := n.verdict.Load()
+	if why == nil || errors.Is(err, ErrDiverged) {
+		return err
+	}
+	return fmt.Errorf("%w; meanwhile: %w", why, err)
 }
 
 // condemn marks the data directory, so that a restart does not bring the member back with the same state, or with the fault that made it.

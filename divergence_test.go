@@ -1,17 +1,17 @@
 package quorumlock
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"math/bits"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
@@ -327,7 +327,7 @@ func TestDivergedErrorSaysWhatAPersonNeeds(t *testing.T) {
 			t.Errorf("%q is not in %q", word, d)
 		}
 	}
-	if d.Split = true; !strings.Contains(d.Error(), "all of them stop") {
+	if d.Split = true; !strings.Contains(d.Error(), "all of them stop") || !strings.Contains(d.Error(), "found a new cluster") {
 		t.Errorf("%q", d)
 	}
 	lost := &LostError{Cause: CauseDiverged}
@@ -378,26 +378,73 @@ func benchmarkApply(b *testing.B, holds int, least uint64) {
 	}
 }
 
-// A snapshot that is sound and yet gives another state than the one it was taken of stops the member before it serves any of it.
-func TestSnapshotOfAnotherStateStopsTheMember(t *testing.T) {
-	from := newMachine()
-	from.commands(t, found(), open("a"))
-	var b bytes.Buffer
-	if err := wire.WriteSnapshot(&b, from.view()); err != nil {
+func voterSet(ids ...string) (c raft.Configuration) {
+	for _, id := range ids {
+		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(id), Address: "x"})
+	}
+	return c
+}
+
+// A state is judged by the voters of its index: of the log's latest committed configuration, or of the snapshot that stands in its place.
+func TestVotersAreThoseOfTheIndex(t *testing.T) {
+	m := newMachine()
+	if got := since(pts("aaa"), m.electorate()); got != nil {
+		t.Errorf("voters not known: points at %v", indexesOf(got))
+	}
+	c := voterSet("a", "b", "c")
+	c.Servers[1].Suffrage = raft.Nonvoter
+	m.StoreConfiguration(hashEvery+1, c)
+	e := m.electorate()
+	if !slices.Equal(e.voters, []string{"a", "c"}) {
+		t.Errorf("voters %v", e.voters)
+	}
+	for _, test := range []struct {
+		points string
+		from   uint64
+		want   []uint64
+	}{
+		{"aaa", hashEvery + 1, []uint64{2 * hashEvery, 3 * hashEvery}},
+		{"aaa", 2 * hashEvery, []uint64{2 * hashEvery, 3 * hashEvery}},
+		{"aaa", 3*hashEvery + 1, nil},
+		{"aaa", 1, []uint64{hashEvery, 2 * hashEvery, 3 * hashEvery}},
+		{"", 1, nil},
+	} {
+		got := indexesOf(since(pts(test.points), electorate{since: test.from, voters: []string{"a"}}))
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%q since %d: points at %v", test.points, test.from, got)
+		}
+	}
+
+	s, err := store.Open(t.Context(), store.Options{Cluster: "c"})
+	if err != nil {
 		t.Fatal(err)
 	}
-	body, hash := b.Bytes()[:b.Len()-sha256.Size], from.view().Hash()
-	body[bytes.Index(body, hash[:])] ^= 1
-	sum := sha256.Sum256(body)
-	m := newMachine()
+	defer s.Close()
 	m.commands(t, found())
-	before := m.view().Hash()
-	err := m.Restore(io.NopCloser(bytes.NewReader(append(body, sum[:]...))))
-	var d *DivergedError
-	if !errors.As(err, &d) || !d.Snapshot || d.Index != 1 || len(m.failures) != 1 || !errors.Is(m.failures[0], ErrDiverged) {
-		t.Errorf("%v, failures %v", err, m.failures)
+	good, _ := snapshotOf(t, m)
+	keep := func(index, since uint64, c raft.Configuration) {
+		sink, err := s.Snapshots().Create(1, index, 1, c, since, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sink.Write(good); err != nil || sink.Close() != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, is := m.entry(wire.AppendBatch(nil, 1, []*locktable.Command{open("b")})).(error); !is || m.view().Hash() != before {
-		t.Error("the member goes on")
+	keep(50, 40, voterSet("a"))
+	keep(90, 70, voterSet("b", "c"))
+	m.fsm.snapshots = s.Snapshots()
+	if err := restore(m, good); err != nil {
+		t.Fatal(err)
+	}
+	if e := m.electorate(); e.since != 70 || !slices.Equal(e.voters, []string{"b", "c"}) {
+		t.Errorf("after a snapshot: %+v", e)
+	}
+	_ = s.Close()
+	if err := restore(m, good); err != nil {
+		t.Fatal(err)
+	}
+	if e := m.electorate(); len(e.voters) > 0 {
+		t.Errorf("nobody knows the voters: %+v", e)
 	}
 }

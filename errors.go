@@ -38,7 +38,7 @@ var (
 	// ErrFailed: the node itself cannot go on (Node.Err tells why); its host and the cluster do.
 	ErrFailed = errors.New("node failed")
 	// ErrDiverged: the node's copy of the replicated state is not the one that the other members have, so nothing that it says can be relied on. It has
-	// stopped, and its data directory is not to be used again. The error is a *DivergedError, or a *FieldError of Open.
+	// stopped, and its data directory is not to be used again. The error is a *DivergedError, a *LostError of what the node's sessions held, or a *FieldError of Open.
 	ErrDiverged = errors.New("state differs from the other members'")
 )
 
@@ -244,29 +244,46 @@ func (e *WaitError) Error() string {
 func (e *WaitError) Unwrap() error { return e.Err }
 
 // DivergedError tells of a member whose copy of the replicated state is not that of the others. It matches ErrDiverged. The cause is a fault of its memory
-// or of the program. Its data directory is marked, so that it does not come back with it; one with a snapshot of another state cannot be started anyway.
+// or of the program. Its data directory is marked, so that it does not come back with it.
+//
+// Where a majority agrees, the member is made anew with an empty directory, and joins the others. After a split there is nothing to join: all members are made anew
+// with empty directories, and found a new cluster, whose tokens are higher than those of the old one (if no clock has been set back).
 type DivergedError struct {
-	Index    uint64   // log index at which the hashes of the states were compared: they have differed since then or since before
-	Hash     string   // of this member's state, in hexadecimal
-	Differs  []string // server ids of the voters that had another hash
-	Voters   int      // number of all voters
-	Split    bool     // no majority agrees on one state, so nobody can know which is right: all that differ stop
-	Snapshot bool     // found in a snapshot that did not give the state it was taken of; the fields about voters are empty
+	Index   uint64   // log index at which the hashes of the states were compared: they have differed since then or since before
+	Hash    string   // of this member's state, in hexadecimal
+	Differs []string // server ids of the voters that had another hash
+	Voters  int      // number of all voters at that index
+	Split   bool     // no majority agrees on one state, so nobody can know which is right: all that differ stop
 }
 
 func (e *DivergedError) Error() string {
-	if e.Snapshot {
-		return fmt.Sprintf("%v: the snapshot at index %d does not give the state it was taken of", ErrDiverged, e.Index)
-	}
 	found := fmt.Sprintf("%v: at index %d %d of %d voters have another one (%s)", ErrDiverged, e.Index, len(e.Differs), e.Voters, strings.Join(e.Differs, ", "))
 	if e.Split {
-		return found + ", and no majority agrees, so all of them stop"
+		return found + ", and no majority agrees, so all of them stop; no state can be relied on: empty the directories of all members, to found a new cluster"
 	}
 	return found
 }
 
 // Is reports whether target is ErrDiverged.
 func (e *DivergedError) Is(target error) bool { return target == ErrDiverged }
+
+// SnapshotError tells of a snapshot that is sound to the last byte and yet does not give the state that it was taken of. The node has failed: it does not
+// serve such a state, nor hand it on.
+type SnapshotError struct {
+	Index uint64 // log index of the snapshot
+	// Taken: this member took it just now, and its memory or the program is at fault. Otherwise the snapshot was found at a start or was received, and who is at
+	// fault, who wrote it or who reads it, cannot be told from it.
+	Taken bool
+
+	cause error
+}
+
+func (e *SnapshotError) Error() string {
+	if e.Taken {
+		return fmt.Sprintf("the snapshot taken at index %d cannot be read back as the state it is of, so memory or program are at fault: %v", e.Index, e.cause)
+	}
+	return fmt.Sprintf("the snapshot at index %d does not give the state it was taken of; whether its writer or its reader is at fault is not known", e.Index)
+}
 
 // StaleTokenError is a write that a fenced resource refused. It matches ErrStaleToken.
 type StaleTokenError struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/clock"
 	"github.com/quorumlock/quorumlock/internal/expiry"
 	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
@@ -27,12 +28,15 @@ type fsm struct {
 	reset func(h locktable.Header)
 	// fail stops the node: it can not go on applying.
 	fail func(error)
+	// snapshots are raft's: the newest one is that which is being restored.
+	snapshots raft.SnapshotStore
 
 	mu      sync.Mutex
 	table   *locktable.Table
 	stamps  *expiry.Tracker
 	effects locktable.Effects // reused from entry to entry
 	hashes  *stateHashes
+	group   electorate
 	broken  error  // sticky: nothing is applied after it
 	bytes   uint64 // applied since the last snapshot
 }
@@ -117,15 +121,18 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		return nil, f.broken
 	}
 	f.bytes = 0
-	return &fsmSnapshot{state: f.table.Snapshot()}, nil
+	return &fsmSnapshot{state: f.table.Snapshot(), goOn: f.hashes.goOn, refused: f.snapshotRefused}, nil
 }
 
 // Restore implements raft.FSM. The new state is built and verified in full before it takes the place of the old one.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	defer r.Close()
+	if err := f.stopped(); err != nil {
+		return err // raft would try an older snapshot, behind which the log may not begin any more
+	}
 	table, err := wire.ReadSnapshot(r)
 	if other := (*wire.StateError)(nil); errors.As(err, &other) {
-		err = &DivergedError{Index: other.Index, Hash: fmt.Sprintf("%x", other.Got), Snapshot: true}
+		err = &SnapshotError{Index: other.Index, cause: err}
 	}
 	if err != nil {
 		err = fmt.Errorf("restore snapshot: %w", err)
@@ -133,8 +140,9 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		f.fail(err)
 		return err
 	}
+	group := f.newestGroup()
 	f.mu.Lock()
-	f.table, f.bytes = table, 0
+	f.table, f.bytes, f.group = table, 0, group
 	f.hashes.replaced()
 	f.restamp()
 	h := table.Header()
@@ -150,6 +158,58 @@ func (f *fsm) stop(why error) {
 	if f.broken == nil {
 		f.broken = why
 	}
+}
+
+func (f *fsm) stopped() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.broken
+}
+
+// Raft asks for it by a type assertion and goes without it in silence.
+var _ raft.ConfigurationStore = (*fsm)(nil)
+
+// electorate is the voters of a committed configuration, and from which log index on. The zero electorate is not known.
+type electorate struct {
+	since  uint64
+	voters []string
+}
+
+func newElectorate(index uint64, c raft.Configuration) electorate {
+	e := electorate{since: index}
+	for _, s := range c.Servers {
+		if s.Suffrage == raft.Voter {
+			e.voters = append(e.voters, string(s.ID))
+		}
+	}
+	return e
+}
+
+// StoreConfiguration implements raft.ConfigurationStore. Raft (v1.8.0) brings committed configurations in log order, between the entries, also those that it
+// replays at a start; not the one that stands in a snapshot instead.
+func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.group = newElectorate(index, c)
+}
+
+// newestGroup is the configuration in the newest snapshot, which has the one that is being restored, or, if this member took a later one itself, one
+// that was committed later: either stands until the log brings another. Not known if the snapshots cannot be listed.
+func (f *fsm) newestGroup() electorate {
+	if f.snapshots == nil {
+		return electorate{}
+	}
+	list, err := f.snapshots.List()
+	if err != nil || len(list) == 0 {
+		return electorate{}
+	}
+	return newElectorate(list[0].ConfigurationIndex, list[0].Configuration)
+}
+
+func (f *fsm) electorate() electorate {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.group
 }
 
 // restamp gives every session and drain a full TTL from now, which is never too early.
@@ -194,15 +254,46 @@ func (f *fsm) bytesSinceSnapshot() uint64 {
 	return f.bytes
 }
 
-type fsmSnapshot struct{ state *locktable.Snapshot }
+// snapshotRefused stops a member that cannot write its own state down so that it is read back as the same. Its state, its copy or its program is at fault, and the
+// others must not get what it would hand on. The log is as good as ever, so the directory stays usable.
+func (f *fsm) snapshotRefused(index uint64, cause error) {
+	err := &SnapshotError{Index: index, Taken: true, cause: cause}
+	f.stop(err)
+	f.fail(err)
+}
+
+// fsmSnapshot is one state on its way to the disk. The store reads it back while it is written (see verifySnapshot).
+type fsmSnapshot struct {
+	state   *locktable.Snapshot
+	goOn    func() bool
+	refused func(index uint64, cause error)
+}
 
 // Persist runs beside Apply.
 func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
-	if err := wire.WriteSnapshot(sink, s.state); err != nil {
+	err := wire.WriteSnapshotWhile(sink, s.state, s.goOn)
+	if err != nil {
 		_ = sink.Cancel()
+	} else {
+		err = sink.Close()
+	}
+	if refused := (*store.RefusedError)(nil); errors.As(err, &refused) && !errors.Is(err, wire.ErrStopped) {
+		s.refused(s.state.Header().Index, refused.Err)
+	}
+	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
-	return sink.Close()
+	return nil
+}
+
+// verifySnapshot tells whether a snapshot, of this member or of another one, may be kept. One of a newer level is not this binary's to judge: the state machine
+// fails over it.
+func (n *Node) verifySnapshot(r io.Reader) error {
+	err := wire.VerifySnapshot(r, func() bool { return n.life.Err() == nil })
+	if errors.Is(err, wire.ErrLevel) {
+		return nil
+	}
+	return err
 }
 
 // Release implements raft.FSMSnapshot; the copy is garbage collected.

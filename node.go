@@ -50,6 +50,7 @@ type Node struct {
 	cuts    raftCuts
 	answers atomic.Pointer[answers]
 	foreign atomic.Pointer[foreignCluster]
+	verdict atomic.Pointer[DivergedError] // set when this member's state is known to differ, before anybody is told
 
 	opening chan struct{} // one slot: who holds it may open the node's own session
 	own     *Session      // guarded by opening
@@ -128,6 +129,7 @@ func (n *Node) start(ctx context.Context) error {
 	})
 	n.fsm = newFSM(n.clock)
 	n.fsm.publish, n.fsm.reset, n.fsm.fail = n.publish, n.stateReplaced, n.fail
+	n.fsm.snapshots = n.store.Snapshots()
 	n.fsm.founded = func() { n.spawn(n.learnCluster) }
 	n.fsm.hashes.run, n.fsm.hashes.goOn = n.spawn, func() bool { return n.life.Err() == nil }
 	if every := n.cfg.sim.HashEvery; every > 0 {
@@ -185,7 +187,7 @@ func (n *Node) transportConfig(id string) transport.Config {
 
 func (n *Node) openStore(ctx context.Context) error {
 	s, err := store.Open(ctx, store.Options{
-		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.pinned, Logger: n.log.Named("store"),
+		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.pinned, VerifySnapshot: n.verifySnapshot, Logger: n.log.Named("store"),
 		OnFail: n.storeFailed, OnStall: n.storeStalled,
 	})
 	if other := (*FieldError)(nil); errors.As(err, &other) {
@@ -411,6 +413,7 @@ func (n *Node) storeStalled(stalled bool) {
 
 // fail ends the node's part in the group for good. Its host goes on, and so do its sessions, through other members, until Close.
 func (n *Node) fail(err error) {
+	err = n.withVerdict(err)
 	n.doneMu.Lock()
 	first := n.doneErr == nil
 	if first {

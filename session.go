@@ -91,7 +91,7 @@ func (n *Node) openSession(ctx context.Context, ttl time.Duration) (*Session, er
 // tryOpen is one round of opening. A lease counts from before its session was asked for, so an answer that took most of it is worth nothing: a
 // round is bounded, and the next one counts anew. A session that such a round left behind is empty and expires.
 func (n *Node) tryOpen(ctx context.Context, op string, ttl time.Duration) (*Session, error) {
-	c0 := n.clock.Now()
+	c0, turns := n.clock.Now(), n.sessions.turned()
 	round, cancel := context.WithTimeout(ctx, 2*renewalInterval(ttl))
 	defer cancel()
 	cmd := &locktable.Command{Op: locktable.OpOpen, Node: n.id, NodeName: n.cfg.Name, TTL: ttl}
@@ -114,11 +114,16 @@ func (n *Node) tryOpen(ctx context.Context, op string, ttl time.Duration) (*Sess
 	if !s.alive() {
 		return nil, nil
 	}
-	if !n.sessions.add(s) {
+	switch err := n.sessions.add(s, turns); err {
+	case nil:
+		return s, nil
+	case errTurned: // the session is empty, and expires
+		s.lose(&LostError{Cause: CauseDiverged})
+		return nil, nil
+	default:
 		s.lose(&LostError{Cause: CauseNodeClosed})
-		return nil, &WaitError{Op: op, Err: ErrClosed}
+		return nil, &WaitError{Op: op, Err: err}
 	}
-	return s, nil
 }
 
 // ID names the session in inspections, events and logs.

@@ -18,6 +18,7 @@ type sessionSet struct {
 	mu     sync.Mutex
 	byID   map[locktable.SessionID]*Session
 	closed bool
+	turns  int           // counts the calls of turn
 	some   chan struct{} // one slot: there are sessions to pace
 	// expired is called for each session that ended by its deadline, without locks that matter to it; it must not block.
 	expired func(*Session)
@@ -27,19 +28,40 @@ func newSessionSet(expired func(*Session)) *sessionSet {
 	return &sessionSet{byID: make(map[locktable.SessionID]*Session), some: make(chan struct{}, 1), expired: expired}
 }
 
-// add is false when the node is closing.
-func (t *sessionSet) add(s *Session) bool {
+// add takes in a session that was asked for when turned gave turns. It is not added when the node is closing, which is ErrClosed, nor when a turn has come
+// since, which is errTurned: the answer may be that of a state machine that is not to be relied on.
+func (t *sessionSet) add(s *Session, turns int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return false
+		return ErrClosed
+	}
+	if turns != t.turns {
+		return errTurned
 	}
 	t.byID[s.id] = s
 	select {
 	case t.some <- struct{}{}:
 	default:
 	}
-	return true
+	return nil
+}
+
+var errTurned = errors.New("asked for before the node's state was found to differ")
+
+// turned is what add wants to know about a session that is about to be asked for.
+func (t *sessionSet) turned() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.turns
+}
+
+// turn gives all sessions, and no others will come that have been asked for before.
+func (t *sessionSet) turn() []*Session {
+	t.mu.Lock()
+	t.turns++
+	t.mu.Unlock()
+	return t.all(nil)
 }
 
 func (t *sessionSet) remove(s *Session, expired bool) {

@@ -205,9 +205,10 @@ func (c *Cluster) Replace(i int) {
 	if c.instances[i].node != nil {
 		c.t.Fatalf("instance %d is up", i)
 	}
-	if c.opt.disks {
-		c.instances[i].disk = store.NewDisk()
+	if !c.opt.disks {
+		c.t.Fatalf("instance %d has no disk: it comes back as a new member anyway", i)
 	}
+	c.instances[i].disk = store.NewDisk()
 }
 
 // Stop closes instance i as a service that will be restarted.
@@ -397,6 +398,14 @@ func (d *Disk) FailNext(err error) { d.disk.FailNextWrite(err) }
 
 // Refused is how many writes have failed because of Fail and FailNext.
 func (d *Disk) Refused() int { return d.disk.Refused() }
+
+// FailMark makes the mark on the disk of a member whose state differs from the others' fail with err; nil ends it.
+func (d *Disk) FailMark(err error) { d.disk.FailCondemn(err) }
+
+// AlterSnapshot puts what change makes of the newest snapshot in its place, and tells whether there is one.
+func (d *Disk) AlterSnapshot(change func(content []byte) []byte) bool {
+	return d.disk.AlterSnapshot(change)
+}
 
 // Corrupt flips a bit in the stored log entry of an instance that is down, and tells whether there is one.
 func (d *Disk) Corrupt(index uint64) bool { return d.disk.Corrupt(index) }

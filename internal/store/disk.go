@@ -31,6 +31,7 @@ type Disk struct {
 	hang     chan struct{} // non-nil while writes hang; closed to let them go
 	failAll  error
 	failNext error
+	failMark error
 	refused  int // writes that failed so
 }
 
@@ -131,6 +132,18 @@ func (d *Disk) FailNextWrite(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failNext = err
+}
+
+// FailCondemn makes the mark of Store.Condemn fail with err, without effect, until it is called with nil.
+func (d *Disk) FailCondemn(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failMark = err
+}
+
+// AlterSnapshot puts what change makes of the newest snapshot's content in its place, and reports whether there is one. As with Corrupt no Store notices.
+func (d *Disk) AlterSnapshot(change func(content []byte) []byte) bool {
+	return d.snapshots.alter(change)
 }
 
 // Corrupt flips a bit in the stored log entry. It reports whether there is such an entry. As with a real disk, a Store that is
@@ -240,6 +253,10 @@ func (u *diskUser) retire() error {
 
 func (u *diskUser) condemn(reason string) error {
 	return u.write(func() error {
+		if err := u.disk.failMark; err != nil {
+			u.disk.refused++
+			return err
+		}
 		u.disk.mark = reason
 		return nil
 	})

@@ -34,12 +34,25 @@ type CondemnedError struct {
 }
 
 func (e *CondemnedError) Error() string {
-	text := fmt.Sprintf("data directory %s must not be used again: %s; empty it, and the node joins as a new member", e.Dir, e.Reason)
+	text := fmt.Sprintf("data directory %s must not be used again: %s; emptied, it is that of a new member", e.Dir, e.Reason)
 	if e.Mark != "" {
-		text += fmt.Sprintf(" (to overrule this, remove the file %s)", e.Mark)
+		text += fmt.Sprintf(" (%s says so)", e.Mark)
 	}
 	return text
 }
+
+// RefusedError says that Options.VerifySnapshot did not accept a snapshot, which was not kept. It fells no latch: what was stored before is as good as ever.
+type RefusedError struct {
+	Snapshot string
+	Err      error
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("snapshot %s is refused: %v", e.Snapshot, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 // Holder is the node that has a data directory open. Zero fields are unknown.
 type Holder struct {

@@ -72,7 +72,7 @@ func TestCommittedEntryThatIsMissingFailsTheMember(t *testing.T) {
 		go func() {
 			var reply raft.AppendEntriesResponse
 			_ = next.trans.AppendEntries(raft.ServerID(f.id), f.trans.LocalAddr(), &raft.AppendEntriesRequest{
-				RPCHeader: next.header, Term: next.term, Leader: next.leader, PrevLogEntry: last + 1, PrevLogTerm: next.term, LeaderCommitIndex: last + 1,
+				RPCHeader: next.header, Term: next.term, PrevLogEntry: last + 1, PrevLogTerm: next.term, LeaderCommitIndex: last + 1,
 			}, &reply)
 		}()
 		time.Sleep(time.Second)
@@ -139,7 +139,6 @@ type feed struct {
 	to     *member
 	trans  *raft.InmemTransport
 	header raft.RPCHeader
-	leader []byte
 	term   uint64
 	config []byte
 }
@@ -149,7 +148,7 @@ func newFeed(to, leader *member, term uint64) *feed {
 	trans.Connect(to.trans.LocalAddr(), to.trans)
 	id := []byte(leader.id)
 	return &feed{
-		to: to, trans: trans, header: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id, Addr: id}, leader: id, term: term,
+		to: to, trans: trans, header: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id, Addr: id}, term: term,
 		config: raft.EncodeConfiguration(to.raft.GetConfiguration().Configuration()),
 	}
 }
@@ -158,7 +157,7 @@ func (f *feed) append(t *testing.T, prev, prevTerm, commit uint64, entries []*ra
 	t.Helper()
 	var reply raft.AppendEntriesResponse
 	err := f.trans.AppendEntries(raft.ServerID(f.to.id), f.to.trans.LocalAddr(), &raft.AppendEntriesRequest{
-		RPCHeader: f.header, Term: f.term, Leader: f.leader, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: entries, LeaderCommitIndex: commit,
+		RPCHeader: f.header, Term: f.term, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: entries, LeaderCommitIndex: commit,
 	}, &reply)
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +169,7 @@ func (f *feed) install(t *testing.T, index uint64, state []byte) {
 	t.Helper()
 	var reply raft.InstallSnapshotResponse
 	err := f.trans.InstallSnapshot(raft.ServerID(f.to.id), f.to.trans.LocalAddr(), &raft.InstallSnapshotRequest{
-		RPCHeader: f.header, SnapshotVersion: raft.SnapshotVersionMax, Term: f.term, Leader: f.leader, LastLogIndex: index, LastLogTerm: f.term,
+		RPCHeader: f.header, SnapshotVersion: raft.SnapshotVersionMax, Term: f.term, LastLogIndex: index, LastLogTerm: f.term,
 		Configuration: f.config, ConfigurationIndex: 1, Size: int64(len(state)),
 	}, &reply, bytes.NewReader(state))
 	if err != nil || !reply.Success {

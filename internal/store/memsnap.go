@@ -54,6 +54,19 @@ func (m *memSnapshots) keep(snap *memSnapshot) {
 	m.kept = m.kept[:min(len(m.kept), retainedSnapshots)]
 }
 
+// alter is Disk.AlterSnapshot.
+func (m *memSnapshots) alter(change func([]byte) []byte) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.kept) == 0 {
+		return false
+	}
+	newest := &m.kept[0]
+	newest.content = change(bytes.Clone(newest.content))
+	newest.meta.Size = int64(len(newest.content))
+	return true
+}
+
 func (m *memSnapshots) list() []*raft.SnapshotMeta {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,8 +13,9 @@ import (
 //
 // Its writes do not queue with those of the log: a snapshot takes long, and is only an optimisation until it is finished.
 type guardedSnapshots struct {
-	s    *Store
-	base raft.SnapshotStore
+	s      *Store
+	base   raft.SnapshotStore
+	verify func(io.Reader) error // nil: nobody reads along
 }
 
 func (g *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
@@ -31,7 +32,7 @@ func (g *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 		}
 		return nil, err
 	}
-	return &guardedSink{s: g.s, base: sink}, nil
+	return &guardedSink{s: g.s, base: sink, along: readAlong(g.verify)}, nil
 }
 
 func (g *guardedSnapshots) List() ([]*raft.SnapshotMeta, error) {
@@ -58,6 +59,7 @@ func (g *guardedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, e
 type guardedSink struct {
 	s     *Store
 	base  raft.SnapshotSink
+	along *alongReader
 	ended bool
 	err   error
 }
@@ -69,15 +71,29 @@ func (k *guardedSink) Write(p []byte) (n int, err error) {
 		n, err = k.base.Write(p)
 		return err
 	})
-	return n, err
+	if err != nil {
+		return n, err
+	}
+	if err := k.along.write(p); err != nil {
+		return 0, k.refused(err)
+	}
+	return n, nil
 }
 
-// Close makes the snapshot durable. raft shortens its log only after it has returned nil.
+func (k *guardedSink) refused(err error) error { return &RefusedError{Snapshot: k.base.ID(), Err: err} }
+
+// Close makes the snapshot durable, and visible, if whoever reads along accepts it. raft shortens its log only after it has returned nil.
 func (k *guardedSink) Close() error {
 	if k.ended {
 		return k.err
 	}
 	k.ended = true
+	if err := k.along.finish(nil); err != nil {
+		k.s.logger.Warn("a snapshot is refused by whoever reads it back: it is not kept", "snapshot", k.base.ID(), "error", err)
+		_ = k.discard()
+		k.err = k.refused(err)
+		return k.err
+	}
 	k.err = k.s.watch("finish snapshot", snapshotPatience, k.base.Close)
 	if k.err != nil {
 		_ = k.base.Cancel() // lets go of the file where Close was not reached
@@ -91,10 +107,14 @@ func (k *guardedSink) Cancel() error {
 		return k.err
 	}
 	k.ended = true
-	if k.s.usable() != nil {
-		k.err = k.base.Cancel()
-	} else {
-		k.err = k.s.watch("cancel snapshot", snapshotPatience, k.base.Cancel)
-	}
+	_ = k.along.finish(errCancelled)
+	k.err = k.discard()
 	return k.err
+}
+
+func (k *guardedSink) discard() error {
+	if k.s.usable() != nil {
+		return k.base.Cancel()
+	}
+	return k.s.watch("cancel snapshot", snapshotPatience, k.base.Cancel)
 }

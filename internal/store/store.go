@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,9 @@ type Options struct {
 	Cluster string
 	// Admit, if set, is asked about the identity found, before anything is written; its error refuses the store.
 	Admit func(Identity) error
+	// VerifySnapshot, if set, reads every snapshot while it is written, be it of this member or of another one; its error keeps it from being finished: the
+	// sink returns a *RefusedError, and the latch stays up. It runs on a goroutine of its own, and must return soon once reading fails or ends.
+	VerifySnapshot func(io.Reader) error
 	// Logger receives what there is to say; default: nothing is logged.
 	Logger hclog.Logger
 	// OnFail is called once, when the latch falls, before any caller of the Store sees the error. The raft streams are cut in
@@ -170,7 +174,7 @@ func newStore(ctx context.Context, opt Options, m *medium) (*Store, error) {
 		return nil, err
 	}
 	s.stable = &guardedStable{s: s, values: m.stable}
-	s.snaps = &guardedSnapshots{s: s, base: m.snapshots}
+	s.snaps = &guardedSnapshots{s: s, base: m.snapshots, verify: opt.VerifySnapshot}
 	s.logs = &guardedLogs{s: s, sealed: checked}
 	s.dog = startWatchdog(opt.StallAfter, func(stalled bool) {
 		if stalled {
@@ -189,8 +193,7 @@ func newStore(ctx context.Context, opt Options, m *medium) (*Store, error) {
 	return s, nil
 }
 
-// Logs returns raft's log store: checksummed, latched and watched, with the latest entries cached. It is monotonic in raft's
-// sense: its indexes have no gap.
+// Logs returns raft's log store: checksummed, latched and watched, with the latest entries cached. Its indexes have no gap.
 func (s *Store) Logs() raft.LogStore { return s.logs }
 
 // Stable returns raft's store of term and vote, checksummed, latched and watched.
@@ -231,8 +234,20 @@ func (s *Store) Retire() error { return s.write("retire", s.medium.retire) }
 
 // Condemn marks the store: no later Open accepts it, and its error gives the reason. It is for a member that is not to come back
 // although all that it has stored is sound. Until it is closed this store goes on.
+//
+// The latch has no part in it: a mark that cannot be written says nothing about what is stored, and its error must not be told before the
+// reason for the mark; and a store that has failed may still take one.
 func (s *Store) Condemn(reason string) error {
-	return s.write("condemn", func() error { return s.medium.condemn(reason) })
+	select {
+	case <-s.writing:
+	case <-s.closed:
+		return ErrClosed
+	}
+	defer func() { s.writing <- struct{}{} }()
+	if err := s.medium.condemn(reason); err != nil {
+		return fmt.Errorf("condemn: %w", err)
+	}
+	return nil
 }
 
 // HasState says whether the member has raft state of a cluster: a term, an entry or a snapshot.

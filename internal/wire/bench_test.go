@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -86,6 +87,22 @@ func BenchmarkWriteSnapshot100k(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := WriteSnapshot(io.Discard, s); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkVerifiedSnapshot100k is a snapshot that is read back while it is written.
+func BenchmarkVerifiedSnapshot100k(b *testing.B) {
+	s := heldLocks(b, 100_000).Snapshot()
+	b.ReportAllocs()
+	for b.Loop() {
+		out, in := io.Pipe()
+		verdict := make(chan error, 1)
+		go func() { verdict <- VerifySnapshot(out, always) }()
+		err := WriteSnapshot(in, s)
+		_ = in.Close()
+		if err := errors.Join(err, <-verdict); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -74,8 +74,9 @@ type stateHash struct {
 	hash    [32]byte
 }
 
-func hashOf(s *locktable.Snapshot) *stateHash {
-	return &stateHash{version: locktable.HashVersion, hash: s.Hash()}
+func hashWhile(s *locktable.Snapshot, goOn func() bool) (h *stateHash, done bool) {
+	sum, done := s.HashWhile(goOn)
+	return &stateHash{version: locktable.HashVersion, hash: sum}, done
 }
 
 func (w *Writer) stateHash(h *stateHash) {

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
@@ -20,7 +21,7 @@ func snapshotOf(t testing.TB, s *locktable.Snapshot) []byte {
 // otherwise is a snapshot of s that says it was taken of another state; its bytes are sound.
 func otherwise(t testing.TB, s *locktable.Snapshot, change func(*stateHash)) []byte {
 	t.Helper()
-	hash := hashOf(s)
+	hash, _ := hashWhile(s, always)
 	change(hash)
 	var buf bytes.Buffer
 	if err := writeState(&buf, s, hash); err != nil {
@@ -103,5 +104,27 @@ func TestIndexesOfHashesRise(t *testing.T) {
 		if m, err := DecodeHashesReply(AppendHashesReply(nil, &HashesReply{Points: points})); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %+v, %v", name, m, err)
 		}
+	}
+}
+
+// Neither writing nor verifying a huge state holds up a node that closes.
+func TestSnapshotIsGivenUp(t *testing.T) {
+	s := randomTable(t, newRand(t), 4000).Snapshot()
+	b := snapshotOf(t, s)
+	asked, most := 0, 0
+	goOn := func() bool { asked++; return asked <= most }
+	for most = range 3 {
+		asked = 0
+		if err := WriteSnapshotWhile(io.Discard, s, goOn); !errors.Is(err, ErrStopped) {
+			t.Errorf("written though told to stop at question %d: %v", most+1, err)
+		}
+	}
+	asked, most = 0, 0
+	if err := VerifySnapshot(bytes.NewReader(b), goOn); !errors.Is(err, ErrStopped) {
+		t.Errorf("verified though told to stop: %v", err)
+	}
+	most = 1 << 20
+	if err := errors.Join(VerifySnapshot(bytes.NewReader(b), goOn), WriteSnapshotWhile(io.Discard, s, goOn)); err != nil {
+		t.Error(err)
 	}
 }
