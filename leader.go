@@ -338,7 +338,9 @@ func (l *leadership) dismiss(ctx context.Context, id string) error {
 	defer l.progress.leave(id, false)
 	for {
 		if !l.has(id) {
-			return nil
+			// Out of the latest configuration, which is in force before it is committed: the change may be another goroutine's, and on its way. A voter that left by one
+			// that is never committed would be missed for ever by those who have not heard of it.
+			return l.node.group.barrier(ctx)
 		}
 		c, err := l.reconcile(ctx)
 		if err != nil {
