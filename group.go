@@ -164,15 +164,20 @@ func (g *group) appliedIndex() uint64 { return g.raft.AppliedIndex() }
 
 // servers is the latest configuration this node has, committed or not.
 func (g *group) servers() []membership.Server {
+	list, _ := g.configuration()
+	return list
+}
+
+// configuration is the latest one, committed or not, and where it stands in the log.
+func (g *group) configuration() (list []membership.Server, index uint64) {
 	future := g.raft.GetConfiguration()
 	if future.Error() != nil {
-		return nil
+		return nil, 0
 	}
-	var list []membership.Server
 	for _, s := range future.Configuration().Servers {
 		list = append(list, membership.Server{ID: string(s.ID), Voter: s.Suffrage == raft.Voter})
 	}
-	return list
+	return list, future.Index()
 }
 
 // propose starts one entry. The futures of raft never leave this function: wait gives results or a *commit.Error.

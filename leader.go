@@ -257,9 +257,10 @@ func (l *leadership) probeAll(ctx context.Context) {
 }
 
 func (l *leadership) view() membership.View {
-	config := l.node.named(l.node.group.servers())
+	servers, index := l.node.group.configuration()
+	config := l.node.named(servers)
 	return membership.View{
-		Self: l.node.id, Config: config, Progress: l.progress.of(l.node.id, config), Wanted: l.node.cfg.Voters, Grace: graceVoter,
+		Self: l.node.id, Config: config, Progress: l.progress.of(l.node.id, config, index, l.node.group.term()), Wanted: l.node.cfg.Voters, Grace: graceVoter,
 	}
 }
 
@@ -337,10 +338,18 @@ func (l *leadership) dismiss(ctx context.Context, id string) error {
 	l.progress.leave(id, true)
 	defer l.progress.leave(id, false)
 	for {
-		if !l.has(id) {
-			// Out of the latest configuration, which is in force before it is committed: the change may be another goroutine's, and on its way. A voter that left by one
-			// that is never committed would be missed for ever by those who have not heard of it.
-			return l.node.group.barrier(ctx)
+		if gone, committed := l.gone(id); gone {
+			if committed {
+				return nil
+			}
+			// The change is another goroutine's, and on its way. A voter that left by one that is never committed would be missed for ever by those who have not heard of it.
+			if pause(ctx, dismissPace); ctx.Err() != nil {
+				return fmt.Errorf("removal not committed yet: %w", ctx.Err())
+			}
+			if l.node.group.leading() {
+				continue
+			}
+			return errors.New("no longer leading")
 		}
 		c, err := l.reconcile(ctx)
 		if err != nil {
@@ -357,8 +366,11 @@ func (l *leadership) dismiss(ctx context.Context, id string) error {
 
 const dismissPace = 50 * time.Millisecond
 
-func (l *leadership) has(id string) bool {
-	return slices.ContainsFunc(l.node.group.servers(), func(s membership.Server) bool { return s.ID == id })
+// gone tells whether a server is not in the latest configuration, which is in force before it is committed, and whether that is.
+func (l *leadership) gone(id string) (gone, committed bool) {
+	servers, index := l.node.group.configuration()
+	gone = !slices.ContainsFunc(servers, func(s membership.Server) bool { return s.ID == id })
+	return gone, l.node.fsm.electorate().since >= index
 }
 
 // pause waits, at most until ctx ends.

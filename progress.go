@@ -57,8 +57,8 @@ func (p *progress) leave(id string, wish bool) {
 	m.left = wish
 }
 
-// of gives what is known of the servers. How long one has been out of reach counts from its last answer to this leader, or from the first time it was asked.
-func (p *progress) of(self string, config []membership.Server) map[string]membership.Progress {
+// of gives what is known of the servers of a configuration that stands at index in the log of this term's leader. A log of an earlier term may be longer and not hold it. How long one has been out of reach counts from its last answer to this leader, or from the first time it was asked.
+func (p *progress) of(self string, config []membership.Server, index, term uint64) map[string]membership.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -73,6 +73,7 @@ func (p *progress) of(self string, config []membership.Server) map[string]member
 			continue // never asked: it counts as not measured
 		}
 		out := membership.Progress{Reachable: m.reachable, Applied: m.status.AppliedIndex, CaughtUp: m.caughtUp, Name: m.status.Name, Level: m.status.Level, Left: m.left}
+		out.Behind = m.status.LastIndex < index || m.status.Term < term
 		if out.Name == "" {
 			out.Name = s.Name
 		}

@@ -25,6 +25,7 @@ type Progress struct {
 	Name           string        // for people, and to tell a successor
 	Level          uint32        // highest feature level of its binary
 	Left           bool          // it said that it is going
+	Behind         bool          // its log does not hold the latest configuration yet
 }
 
 // View is all that the leader's decision rests on. A server of Config without a Progress was not measured yet: it counts as not
@@ -83,7 +84,7 @@ func Next(v View) Change {
 // standing is a configuration seen with the leader's eyes.
 type standing struct {
 	voters int // in the configuration
-	live   int // voters reachable now, the leader included
+	live   int // voters that can be counted on now, the leader included
 	kept   int // voters that are neither dead nor leaving: those that count towards Wanted
 	dead   int // voters out of reach for the whole grace
 	ready  []Server
@@ -130,7 +131,12 @@ func targetVoters(wanted, available int) int {
 	return n
 }
 
-func (v View) reachable(s Server) bool { return s.ID == v.Self || v.Progress[s.ID].Reachable }
+// reachable tells whether s can be counted on for the next entry. One that answers but has not got the latest configuration cannot: its disk may hang, and if the next
+// change took away those that have it, it would refuse its vote to all that it has not heard of.
+func (v View) reachable(s Server) bool {
+	p := v.Progress[s.ID]
+	return s.ID == v.Self || p.Reachable && !p.Behind
+}
 
 func (v View) leaving(s Server) bool { return s.ID != v.Self && v.Progress[s.ID].Left }
 
