@@ -15,16 +15,8 @@ import (
 func TestSnapshotBehindTheEndOfTheLogKeepsWhatFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := startGroup(t, 3)
-		l := leader(t, group)
-		mustApply(t, l, 30)
-		time.Sleep(time.Second)
-		f := group[0]
-		if f == l {
-			f = group[1]
-		}
-		f.cut()
-		last, term := f.raft.LastIndex(), l.raft.CurrentTerm()
-		next := newFeed(f, l, term+9)
+		f, next := feedFollower(t, group)
+		last, term := f.raft.LastIndex(), next.term-9
 		var entries []*raft.Log
 		for i := range uint64(5) {
 			entries = append(entries, &raft.Log{Index: last + 1 + i, Term: term + 9, Type: raft.LogCommand, Data: []byte("x")})
@@ -53,16 +45,8 @@ func TestSnapshotBehindTheEndOfTheLogKeepsWhatFollows(t *testing.T) {
 func TestCommittedEntryThatIsMissingFailsTheMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := startGroup(t, 3)
-		l := leader(t, group)
-		mustApply(t, l, 30)
-		time.Sleep(time.Second)
-		f := group[0]
-		if f == l {
-			f = group[1]
-		}
-		f.cut()
-		last, term := f.raft.LastIndex(), l.raft.CurrentTerm()
-		next := newFeed(f, l, term+9)
+		f, next := feedFollower(t, group)
+		last, term := f.raft.LastIndex(), next.term-9
 		if !next.append(t, last, term, last, []*raft.Log{{Index: last + 1, Term: term + 9, Type: raft.LogCommand, Data: []byte("x")}}) {
 			t.Fatal("the entry was not acknowledged")
 		}
@@ -141,6 +125,20 @@ type feed struct {
 	header raft.RPCHeader
 	term   uint64
 	config []byte
+}
+
+// feedFollower cuts a follower of a group at work off, and gives the feed that takes the leader's place, nine terms later.
+func feedFollower(t *testing.T, group []*member) (*member, *feed) {
+	t.Helper()
+	l := leader(t, group)
+	mustApply(t, l, 30)
+	time.Sleep(time.Second)
+	f := group[0]
+	if f == l {
+		f = group[1]
+	}
+	f.cut()
+	return f, newFeed(f, l, l.raft.CurrentTerm()+9)
 }
 
 func newFeed(to, leader *member, term uint64) *feed {
