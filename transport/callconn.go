@@ -85,9 +85,10 @@ func (c *callConn) end(cause error) {
 	c.mu.Unlock()
 	c.forget()
 	c.calls.drop(c)
-	c.cancel()
+	// Nothing is sent any more when the handlers learn of the end: an error that they return because of it is no answer to the call.
 	c.out.close()
 	c.stream.Close()
+	c.cancel()
 	c.failPending(cause)
 }
 

@@ -49,7 +49,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.BoolVar(&o.verbose, "v", false, "show what the failed tests said")
 	f.StringVar(&o.simulator, "simulator", "./internal/simulation -skip TestReplay -args -hours 2", "`arguments` of go test for the first stage")
 	f.DurationVar(&o.simulationLimit, "simulator-limit", 5*time.Minute, "time for the first stage")
-	f.DurationVar(&o.limit, "limit", 8*time.Minute, "time for each of the other stages")
+	f.DurationVar(&o.limit, "limit", 8*time.Minute, "time for the stage of the nearest tests; that of all tests has four times as much")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
