@@ -4,65 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"time"
 	"unicode/utf8"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
-	"github.com/quorumlock/quorumlock/watch"
 )
-
-// LockInfo shows one lock.
-type LockInfo struct {
-	Name    string
-	Holders []Holder
-	Queue   []Waiter // the first of those that wait, in the order in which they will be served
-	Waiting int      // all that wait
-	Index   uint64   // log index of the state shown
-	Rev     int64    // cluster-wide revision of the state shown
-}
-
-// Waiter is a claim that waits for a lock.
-type Waiter struct {
-	Node     string
-	ServerID string
-	Session  SessionID
-	Note     string
-	Since    time.Time // leader's wall clock, for display
-}
-
-// Inspect shows who holds a lock and who waits for it. The answer is linearizable: it comes through the log, so it is no older than the call. An unknown name is a free
-// lock. ctx bounds the round trip.
-func (n *Node) Inspect(ctx context.Context, name string) (LockInfo, error) {
-	const op = "inspect"
-	if err := n.usable(ctx, op); err != nil {
-		return LockInfo{}, err
-	}
-	if err := locktable.CheckName(name); err != nil {
-		return LockInfo{}, fieldError(err, name)
-	}
-	res, err := n.ask(ctx, op, name, &locktable.Command{Op: locktable.OpInspect, Names: []string{name}})
-	if err != nil {
-		return LockInfo{}, err
-	}
-	if res.Code != locktable.CodeOK || res.Info == nil {
-		return LockInfo{}, refusal(op, name, &res)
-	}
-	return lockInfo(res.Info), nil
-}
-
-func lockInfo(i *locktable.Info) LockInfo {
-	info := LockInfo{Name: i.Name, Waiting: i.Waiting, Index: i.Index, Rev: int64(i.Rev)}
-	for k := range i.Holders {
-		info.Holders = append(info.Holders, holderOf(&i.Holders[k]))
-	}
-	for _, w := range i.Waiters {
-		info.Queue = append(info.Queue, Waiter{
-			Node: w.NodeName, ServerID: w.Node, Session: SessionID(w.Session), Note: w.Note, Since: time.UnixMilli(w.Since),
-		})
-	}
-	return info
-}
 
 // ForceOptions say how and why a lock is released by force.
 type ForceOptions struct {
@@ -73,6 +18,9 @@ type ForceOptions struct {
 	// stay safe. Without it the hold is drained: its deadline is frozen, its holder told, and the lock passes on
 	// after one TTL, when the old holder has stopped by its own clock.
 	Now bool
+	// Session limits it to the holds of one session. It is needed only where several share a token, as the readers of an RWMutex do: without it all of
+	// them are meant.
+	Session SessionID
 }
 
 // ForceRelease takes a lock from its holder. It names the token that the caller saw (Inspect shows it): if another one holds by now, it is refused with
@@ -89,6 +37,7 @@ func (n *Node) ForceRelease(ctx context.Context, name string, t Token, opt Force
 	}
 	cmd := &locktable.Command{
 		Op: locktable.OpForce, Names: []string{name}, Token: locktable.Token(t), Now: opt.Now, Note: opt.Reason, Actor: opt.Actor,
+		Session: locktable.SessionID(opt.Session),
 	}
 	res, err := n.ask(ctx, op, name, cmd)
 	if err != nil {
@@ -114,6 +63,9 @@ func checkForce(name string, t Token, opt ForceOptions) error {
 	if err := locktable.CheckName(name); err != nil {
 		return fieldError(err, name)
 	}
+	if opt.Session < 0 {
+		return &FieldError{Field: "ForceOptions.Session", Value: int64(opt.Session), Problem: "must not be negative"}
+	}
 	if t <= 0 {
 		return &FieldError{Field: "token", Value: int64(t), Problem: "must be positive"}
 	}
@@ -130,44 +82,4 @@ func checkWords(field, words string) error {
 		return &FieldError{Field: field, Value: words, Problem: "must be UTF-8 without control characters"}
 	}
 	return nil
-}
-
-// Member is one instance as this node sees it.
-type Member struct {
-	ServerID string
-	Name     string
-	Addr     string
-	Voter    bool // in the group's configuration, with a vote
-	InGroup  bool // in the group's configuration
-	Alive    bool // believed alive by gossip
-	Leader   bool
-}
-
-// Members lists the instances in the group's configuration and those that gossip knows, as this node sees them, by server id. It asks nobody, so it answers without a
-// quorum too, and may be stale.
-func (n *Node) Members(ctx context.Context) ([]Member, error) {
-	if err := n.usable(ctx, "members"); err != nil {
-		return nil, err
-	}
-	return n.membersNow(), nil
-}
-
-// Watch tells what happens to locks whose names begin with prefix, from now on: the loop is the lifetime. Events come in revision order without gap or duplicate, as this
-// node's own state machine applies them, so a little later than to the callers concerned. The loop ends with an error that matches
-// watch.ErrFellBehind when it was too slow, and with one that matches ErrClosed when the node closes; when ctx ends, with its error.
-func (n *Node) Watch(ctx context.Context, prefix string) iter.Seq2[watch.Event, error] {
-	return func(yield func(watch.Event, error) bool) {
-		sub := n.hub.Subscribe(prefix, 0)
-		defer sub.Close()
-		for {
-			e, err := sub.Next(ctx)
-			if err != nil {
-				yield(watch.Event{}, err)
-				return
-			}
-			if !yield(e, nil) {
-				return
-			}
-		}
-	}
 }

@@ -108,11 +108,16 @@ func (n *Node) votes() bool {
 }
 
 func (n *Node) callPropose(ctx context.Context, p router.Peer, req wire.ProposeRequest) (wire.ProposeReply, error) {
+	begun := time.Now()
 	b, err := n.calls.Call(ctx, p.Addr, p.ID, methodPropose, wire.AppendProposeRequest(nil, &req))
 	if err != nil {
 		return wire.ProposeReply{}, err
 	}
-	return wire.DecodeProposeReply(b)
+	reply, err := wire.DecodeProposeReply(b)
+	if reply.Status == wire.StatusDone {
+		n.trips.took(req.Command.Op, begun, err)
+	}
+	return reply, err
 }
 
 func (n *Node) callStatus(ctx context.Context, addr, target string) (wire.StatusReply, error) {

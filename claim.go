@@ -2,8 +2,7 @@ package quorumlock
 
 import (
 	"context"
-	"errors"
-	"time"
+	"fmt"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/router"
@@ -14,22 +13,145 @@ import (
 type claim struct {
 	session *Session
 	seq     uint64
+	want    *request
 	name    string
 	settled chan struct{}
 	hold    *Hold
 	err     error
 }
 
-// newClaim registers a claim before it is proposed: a grant that overtakes the answer finds it.
-func (s *Session) newClaim(name string) (*claim, *locktable.Command, error) {
+// newClaim registers a claim before it is proposed: a grant that overtakes the answer finds it. cmd is completed and checked.
+func (s *Session) newClaim(r *request, cmd *locktable.Command) (*claim, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.errLocked(s.node.clock.Now()); err != nil && err != ErrUnsure {
-		return nil, nil, err
+		return nil, err
 	}
-	c := &claim{session: s, seq: s.beginLocked(), name: name, settled: make(chan struct{})}
-	s.claims[c.seq] = c
-	return c, &locktable.Command{Op: locktable.OpClaim, Seq: c.seq, Floor: s.floor, Names: []string{name}}, nil
+	seq := s.beginLocked()
+	cmd.Session, cmd.Seq, cmd.Floor = s.id, seq, s.floor
+	if err := locktable.Check(cmd); err != nil {
+		s.finishLocked(seq) // nothing was sent
+		return nil, fieldError(err, nil)
+	}
+	c := &claim{session: s, seq: seq, want: r, name: r.label(), settled: make(chan struct{})}
+	s.claims[seq] = c
+	return c, nil
+}
+
+// acquire sends the claim and waits for its grant.
+func (c *claim) acquire(ctx context.Context, op string, cmd *locktable.Command) (*Hold, error) {
+	s := c.session
+	both, stop := s.during(ctx)
+	res, err := s.do(both, op, c.name, cmd, router.Options{})
+	stop()
+	if err != nil {
+		c.giveUp(err)
+		return nil, c.why(ctx, err)
+	}
+	switch res.Code {
+	case locktable.CodeGranted:
+		s.finish(c.seq)
+		s.mu.Lock()
+		s.grantedLocked(c.seq, Token(res.Token))
+		s.mu.Unlock()
+	case locktable.CodeWaiting:
+		s.finish(c.seq)
+	case locktable.CodeLocked, locktable.CodeKind, locktable.CodeLimit, locktable.CodeNotHeld:
+		s.finish(c.seq) // the cluster remembers the refusal, so a late copy gets it too
+		s.drop(c)
+		return nil, c.refused(op, &res)
+	default:
+		// The cluster may have kept nothing of the sequence, and then a late copy of the claim would be taken for a new one.
+		c.abandon()
+		if err := c.over(); err != nil {
+			return nil, err
+		}
+		if cmd.Op == locktable.OpAccept && res.Code == locktable.CodeDraining {
+			return nil, fmt.Errorf("%s %q: %w: the hold is being released by force", op, c.name, ErrTicket)
+		}
+		return nil, refusal(op, c.name, &res)
+	}
+	return c.wait(ctx, op, &res)
+}
+
+// wait parks until the claim is settled or ctx ends. If both are true at once, ctx wins and the grant is given back: a caller whose deadline
+// has passed is not told that it holds a lock.
+func (c *claim) wait(ctx context.Context, op string, res *locktable.Result) (*Hold, error) {
+	select {
+	case <-c.settled:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		c.abandon()
+		return nil, c.session.withQuorum(waiting(ctx, op, c.name, res))
+	}
+	hold, err := c.fate()
+	if err != nil {
+		// The session may live on for a while: it is being closed and a callback still works, or the grant was drained before it was known.
+		c.abandon()
+	}
+	return hold, err
+}
+
+// waiting says what a call that ended was waiting for.
+func waiting(ctx context.Context, op, name string, res *locktable.Result) *WaitError {
+	e := &WaitError{Op: op, Name: name, Ahead: res.Ahead, Queue: res.Waiters, Err: ended(ctx)}
+	if res.Blocker != nil {
+		h := holderOf(res.Blocker)
+		e.Holder = &h
+		e.Waiting = fmt.Sprintf("%v, %d ahead in the queue", h, res.Ahead)
+	} else if res.Code == locktable.CodeWaiting {
+		e.Waiting = fmt.Sprintf("%d ahead in the queue", res.Ahead)
+	}
+	return e
+}
+
+// withQuorum adds to what a claim in a queue waited for that the quorum was missing when its time was over: nobody who holds the lock could release it either.
+func (s *Session) withQuorum(e *WaitError) error {
+	s.mu.Lock()
+	missing := s.noQuorum
+	s.mu.Unlock()
+	if !missing {
+		return e
+	}
+	if e.Err = joined(e.Err, true); e.Waiting != "" {
+		e.Waiting += "; "
+	}
+	e.Waiting += s.node.why()
+	return s.node.explain(e)
+}
+
+// refused turns a refusal of the claim as such into an error.
+func (c *claim) refused(op string, res *locktable.Result) error {
+	switch res.Code {
+	case locktable.CodeNotHeld:
+		return fmt.Errorf("%s %q: %w", op, c.name, ErrTicket)
+	case locktable.CodeKind:
+		return &KindError{Name: res.Detail, Semaphore: c.want.mode != locktable.Permits}
+	case locktable.CodeLimit:
+		return &LimitError{Name: c.name, Permits: c.want.count, Limit: c.want.limit, Agreed: int(res.Limit)}
+	}
+	return refusal(op, c.name, res)
+}
+
+// why prefers the session's end over the ctx error that it caused.
+func (c *claim) why(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	if _, lost := c.fate(); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// drop takes a claim out of its session of which the cluster keeps nothing.
+func (s *Session) drop(c *claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.hold == nil && s.claims[c.seq] == c {
+		delete(s.claims, c.seq)
+	}
 }
 
 // grantedLocked takes in that the cluster granted a claim, from whichever of the three ways told first: the answer, the push, the news in a
@@ -39,14 +161,15 @@ func (s *Session) grantedLocked(seq uint64, t Token) {
 	if c == nil || c.hold != nil || c.err != nil || s.closing != nil {
 		return
 	}
-	if s.judgeLocked(s.node.clock.Now()) == leaseLost {
+	now := s.node.clock.Now()
+	if s.judgeLocked(now) == leaseLost {
 		return
 	}
-	c.hold = newHold(c, t)
+	c.hold = newHold(c, t, now)
 	close(c.settled)
 }
 
-// lostLocked takes in that a hold is lost, or being drained, while the session lives.
+// lostLocked takes in that a hold is lost, or being drained, or that a waiting claim was ended, while the session lives.
 func (s *Session) lostLocked(l locktable.Lost) {
 	c := s.claims[l.Seq]
 	if c == nil {
@@ -54,6 +177,9 @@ func (s *Session) lostLocked(l locktable.Lost) {
 	}
 	cause := &LostError{Name: c.name, Token: Token(l.Token), Cause: CauseForced, Actor: l.Actor, Reason: l.Reason}
 	switch {
+	case l.Cause == locktable.LostLimit:
+		delete(s.claims, l.Seq)
+		c.endLocked(&LimitError{Name: c.name, Permits: c.want.count, Limit: c.want.limit, Agreed: int(l.Limit)})
 	case l.Cause == locktable.LostDrained && c.hold != nil:
 		c.hold.freezeLocked(cause)
 	case l.Cause == locktable.LostDrained:
@@ -73,8 +199,13 @@ func (c *claim) loseLocked(cause *LostError) {
 		c.hold.loseLocked(&named)
 		return
 	}
-	if c.err == nil {
-		c.err = &named
+	c.endLocked(&named)
+}
+
+// endLocked ends a claim that waits.
+func (c *claim) endLocked(err error) {
+	if c.hold == nil && c.err == nil {
+		c.err = err
 		close(c.settled)
 	}
 }
@@ -87,77 +218,33 @@ func (c *claim) closeLocked(cause *LostError) {
 	}
 }
 
-// giveUp removes a claim that got no answer. If it certainly never left, there is nothing to remove in the cluster.
+// giveUp removes a claim that got no answer.
 func (c *claim) giveUp(err error) {
-	var wait *WaitError
-	if errors.As(err, &wait) && wait.unsent {
-		c.session.drop(c)
-		c.session.finish(c.seq)
-		return
-	}
-	c.abandon()
-}
-
-// abandon gives a claim up: whatever of it is or will be in the cluster is removed. It returns at once; the cancel is retried until it
-// is answered or the session is over, and a copy of the claim that arrives after it creates nothing.
-func (c *claim) abandon() {
 	s := c.session
 	s.mu.Lock()
 	if s.claims[c.seq] == c {
 		delete(s.claims, c.seq)
 	}
-	over := s.life.Err() != nil
 	s.mu.Unlock()
-	if over {
-		return
-	}
-	s.node.spawn(func() {
-		cmd := locktable.Command{Op: locktable.OpCancel, Seq: c.seq}
-		if _, err := s.persist(s.life, "cancel", c.name, cmd); err == nil {
-			s.finish(c.seq)
-		}
-	})
+	s.withdraw(c.seq, c.name, err)
 }
 
-// persist repeats a command until it is answered or ctx ends: neither an overloaded leader nor a session with too many open sequences is a reason to
-// leave something behind. Each round is a command of its own with the floor as it is then, under the one sequence.
-func (s *Session) persist(ctx context.Context, op, name string, cmd locktable.Command) (locktable.Result, error) {
-	for {
-		s.mu.Lock()
-		cmd.Floor = min(s.floor, cmd.Seq)
-		s.mu.Unlock()
-		round := cmd
-		res, err := s.do(ctx, op, name, &round, router.Options{})
-		switch {
-		case err != nil && !errors.Is(err, ErrOverloaded):
-			return res, err
-		case err == nil && res.Code != locktable.CodeOverloaded:
-			return res, nil
-		}
-		if pause(ctx, persistPause); ctx.Err() != nil {
-			return res, &WaitError{Op: op, Name: name, Waiting: ErrOverloaded.Error(), Err: ended(ctx)}
-		}
-	}
-}
-
-const persistPause = 200 * time.Millisecond
-
-// during is a context that ends with ctx or when the session takes no claims any more.
-func (s *Session) during(ctx context.Context) (context.Context, func()) {
-	both, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.taking, cancel)
-	return both, func() { stop(); cancel() }
-}
-
-func (s *Session) finish(seq uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.finishLocked(seq)
-}
+// abandon gives a claim up of which something is or may be in the cluster. It returns at once.
+func (c *claim) abandon() { c.giveUp(nil) }
 
 // fate is how the claim stands now.
 func (c *claim) fate() (*Hold, error) {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
 	return c.hold, c.err
+}
+
+// over is why the claim, or the hold that it became, has ended here; nil if it has not.
+func (c *claim) over() error {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	if c.hold != nil {
+		return c.hold.err
+	}
+	return c.err
 }

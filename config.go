@@ -47,13 +47,19 @@ type Config struct {
 	Founders []string
 	// ClusterID pins the cluster: the node joins only this one and never founds.
 	ClusterID string
+	// RestartInPlace lets a node that starts again in its data directory end the sessions of its former process at once, so that its locks are free in milliseconds rather than after
+	// the TTL. It is done only where it is proven that the former process is over: the same lock file in the same boot of the machine, on a local file system of a kind whose locks can be relied on.
+	// Otherwise the TTL is waited for, and a log line says why. What the former process had sent before it ended may still be under way; only a fencing token excludes it
+	// (or a Delay makes it unlikely). It needs Dir, and to have been set for the former process too. Default false.
+	RestartInPlace bool
 	// Timing sets how fast a dead leader is replaced. Default TimingDefault.
 	Timing Timing
 	// AllowPlaintext permits addresses beyond loopback without TLS.
 	AllowPlaintext bool
 	// Voters is the wanted number of voting members: 1, 3 or 5. Instances beyond it replicate without a vote. Default 3.
 	Voters int
-	// SessionTTL is how long the cluster keeps the node's holds without hearing of it. Between MinSessionTTL and MaxSessionTTL, whole milliseconds.
+	// SessionTTL is how long the cluster keeps the node's holds without hearing of it. Between MinSessionTTL and MaxSessionTTL, whole milliseconds: Open
+	// judges it before it has met a cluster whose timings it could measure, so a shorter one is for NewSession only.
 	// Default 10 s. A holder stops trusting its hold after 0.8 of it.
 	SessionTTL time.Duration
 	// TLS secures every stream. Nil is plain text, and then only loopback addresses are served unless AllowPlaintext is set.
@@ -90,8 +96,11 @@ var (
 )
 
 const (
-	// MinSessionTTL is the shortest session TTL: a fail-over with the promotion grace that follows it must fit in.
+	// MinSessionTTL is the shortest session TTL that is accepted without measuring: a change of leader fits in with the timings of any usual network.
 	MinSessionTTL = 5 * time.Second
+	// ShortestSessionTTL is the shortest one that NewSession accepts where the measured timings allow it. Below it the machine's scheduler and garbage
+	// collector, and not the network, would decide how long a session lives.
+	ShortestSessionTTL = 500 * time.Millisecond
 	// MaxSessionTTL is the longest one. A cluster replicates it at its founding.
 	MaxSessionTTL = 60 * time.Second
 
@@ -163,6 +172,9 @@ func (c *Config) validate() error {
 	c.validateAddresses(&p)
 	c.validateFounding(&p)
 	c.validateTimes(&p)
+	if c.RestartInPlace && c.Dir == "" && c.sim.Disk == nil {
+		p.add("RestartInPlace", nil, "needs Dir: without one nothing is known of a former process")
+	}
 	for i, k := range c.GossipKeys {
 		if n := len(k); n != 16 && n != 24 && n != 32 {
 			p.add("GossipKeys", nil, "key %d has %d bytes; 16, 24 or 32 are needed", i, n)

@@ -13,6 +13,12 @@
 //		return store.Write(ctx, data, t) // the store refuses a token lower than one it has accepted
 //	})
 //
+// # The locks
+//
+// [Mutex], [RWMutex], [Semaphore] and [MultiMutex] are names with options; what they grant is a [Hold]. An [Election] is a lock whose holder, a [Leadership], publishes a value. Claims on one
+// name are served strictly in the order in which they came. Names belong to locks of all kinds alike: a Mutex, the write side of an RWMutex, an Election and each name of a MultiMutex exclude each other
+// under one name, while a name in use as a lock cannot be a Semaphore at the same time.
+//
 // # What is guaranteed
 //
 // At every index of the replicated log a lock has at most one holder. Tokens rise with every grant, through crashes, leader changes, restarts and the

@@ -20,6 +20,14 @@ var (
 	ErrLost = errors.New("hold lost")
 	// ErrUnlocked: the hold was released before by Unlock.
 	ErrUnlocked = errors.New("already unlocked")
+	// ErrTransferred: the hold was given away by Transfer.
+	ErrTransferred = errors.New("transferred to another")
+	// ErrTicket: a transfer ticket has been used, or the hold it gives away is gone.
+	ErrTicket = errors.New("the ticket is not good any more")
+	// ErrLimit: more permits are wanted than a semaphore has, or its limit is not the one named. The error is a *LimitError.
+	ErrLimit = errors.New("semaphore limit")
+	// ErrKind: the name is in use as another kind of lock. The error is a *KindError.
+	ErrKind = errors.New("name in use as another kind of lock")
 	// ErrClosed: the node or the session has been closed by its owner.
 	ErrClosed = errors.New("closed")
 	// ErrNoQuorum: the cluster could not answer, because no leader with a majority of voters was reachable in time.
@@ -88,8 +96,27 @@ type Holder struct {
 	Note     string
 	Token    Token
 	Since    time.Time
-	Draining bool // a forced release is under way
+	Draining bool   // a forced release is under way
+	Barred   bool   // the hold has ended against its holder's will, and its lock delay goes on
+	Mode     Mode   // how it is held
+	Permits  int    // of a semaphore
+	Value    string // what the leader of an election has published
 }
+
+// Mode is how a lock is held or wanted.
+type Mode uint8
+
+const (
+	// Exclusive is a Mutex, the write side of an RWMutex, one of the names of a MultiMutex, or an election.
+	Exclusive Mode = iota
+	// Shared is the read side of an RWMutex.
+	Shared
+	// Permits is a Semaphore.
+	Permits
+)
+
+// String names the mode for people.
+func (m Mode) String() string { return locktable.Mode(m).String() }
 
 func (h Holder) String() string {
 	name := h.Node
@@ -103,13 +130,16 @@ func (h Holder) String() string {
 	if h.Draining {
 		text += ", being released by force"
 	}
+	if h.Barred {
+		text += ", which was lost; its lock delay goes on"
+	}
 	return text
 }
 
 func holderOf(h *locktable.Holder) Holder {
 	return Holder{
 		Node: h.NodeName, ServerID: h.Node, Session: SessionID(h.Session), Note: h.Note, Token: Token(h.Token),
-		Since: time.UnixMilli(h.Since), Draining: h.Draining,
+		Since: time.UnixMilli(h.Since), Draining: h.Draining, Barred: h.Barred, Mode: Mode(h.Mode), Permits: int(h.Count), Value: h.Value,
 	}
 }
 
@@ -122,11 +152,48 @@ type LockedError struct {
 }
 
 func (e *LockedError) Error() string {
+	if e.Holder == (Holder{}) {
+		return fmt.Sprintf("lock %q: free, but %d waiting for it", e.Name, e.Queue)
+	}
 	return fmt.Sprintf("lock %q: %v, %d waiting", e.Name, e.Holder, e.Queue)
 }
 
 // Is reports whether target is ErrLocked.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
+
+// LimitError is a claim for permits that the semaphore cannot serve. It matches ErrLimit.
+type LimitError struct {
+	Name    string
+	Permits int // wanted
+	Limit   int // named by the claim
+	Agreed  int // in force in the cluster; Limit if more than that was wanted, for which nobody has to be asked
+}
+
+func (e *LimitError) Error() string {
+	if e.Limit != e.Agreed && e.Permits <= e.Agreed {
+		return fmt.Sprintf("semaphore %q: limit %d was named, but %d is agreed on", e.Name, e.Limit, e.Agreed)
+	}
+	return fmt.Sprintf("semaphore %q: %d permits are wanted, and there are %d", e.Name, e.Permits, e.Agreed)
+}
+
+// Is reports whether target is ErrLimit.
+func (e *LimitError) Is(target error) bool { return target == ErrLimit }
+
+// KindError is a claim on a name that is in use as another kind of lock. It matches ErrKind.
+type KindError struct {
+	Name      string
+	Semaphore bool // it is in use as a semaphore; otherwise as a lock
+}
+
+func (e *KindError) Error() string {
+	if e.Semaphore {
+		return fmt.Sprintf("%q is in use as a semaphore, and cannot be a lock as well", e.Name)
+	}
+	return fmt.Sprintf("%q is in use as a lock, and cannot be a semaphore as well", e.Name)
+}
+
+// Is reports whether target is ErrKind.
+func (e *KindError) Is(target error) bool { return target == ErrKind }
 
 // Cause says why a hold or a session was lost.
 type Cause uint8
@@ -144,6 +211,10 @@ const (
 	CauseClusterChanged
 	// CauseDiverged: the node's state was found to differ from the other members', so what it had told its sessions may be wrong.
 	CauseDiverged
+	// CauseNoQuorum: as CauseExpired, and the last attempts to renew found no leader.
+	CauseNoQuorum
+	// CauseMaxHold: the hold lasted as long as its MaxHold option allows.
+	CauseMaxHold
 )
 
 func (c Cause) String() string {
@@ -160,6 +231,10 @@ func (c Cause) String() string {
 		return "cluster changed"
 	case CauseDiverged:
 		return "state differs from the other members'"
+	case CauseNoQuorum:
+		return "lease expired without a quorum"
+	case CauseMaxHold:
+		return "held for as long as MaxHold allows"
 	}
 	return fmt.Sprintf("cause %d", uint8(c))
 }
@@ -178,6 +253,8 @@ func (e *LostError) Error() string {
 	switch {
 	case e.Token != 0:
 		fmt.Fprintf(&b, "lock %q (token %v) lost: ", e.Name, e.Token)
+	case e.Name != "" && (e.Cause == CauseForced || e.Cause == CauseMaxHold): // permits, which have no token
+		fmt.Fprintf(&b, "lock %q lost: ", e.Name)
 	case e.Name != "":
 		fmt.Fprintf(&b, "lock %q: session lost: ", e.Name)
 	default:
@@ -204,6 +281,8 @@ func (e *LostError) Is(target error) bool {
 		return e.Cause == CauseClusterChanged
 	case ErrDiverged:
 		return e.Cause == CauseDiverged
+	case ErrNoQuorum:
+		return e.Cause == CauseNoQuorum
 	}
 	return false
 }
@@ -215,6 +294,7 @@ type WaitError struct {
 	Name    string  // lock name, if any
 	Holder  *Holder // who was in the way when last heard, nil if nobody
 	Ahead   int     // claims that waited before this one when last heard
+	Queue   int     // claims that waited in all when last heard
 	Waiting string  // what the call was waiting for, in words
 	Err     error
 

@@ -106,9 +106,9 @@ func (f *fsm) stamp(eff *locktable.Effects) {
 	}
 	for _, d := range eff.Drains {
 		if d.Index != 0 {
-			f.stamps.DrainBegan(d.Token, d.TTL, d.Index, now)
+			f.stamps.DrainBegan(d.Grant, d.Wait, d.Index, now)
 		} else {
-			f.stamps.DrainEnded(d.Token)
+			f.stamps.DrainEnded(d.Grant)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func (f *fsm) restamp() {
 		}
 	}, now)
 	for d := range f.table.Drains() {
-		f.stamps.DrainBegan(d.Token, d.TTL, d.Index, now)
+		f.stamps.DrainBegan(d.Grant, d.Wait, d.Index, now)
 	}
 }
 

@@ -158,6 +158,9 @@ func (g *group) leader() string {
 	return string(id)
 }
 
+// lastContact is when this node last heard a leader, gave its vote to one, or stopped leading; zero if never.
+func (g *group) lastContact() time.Time { return g.raft.LastContact() }
+
 func (g *group) lastIndex() uint64 { return g.raft.LastIndex() }
 
 func (g *group) appliedIndex() uint64 { return g.raft.AppliedIndex() }

@@ -3,6 +3,7 @@ package quorumlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/clock"
@@ -13,8 +14,10 @@ import (
 // concurrent use.
 type Hold struct {
 	claim *claim
-	token Token
+	token Token // by which the cluster knows the grant
 	done  chan struct{}
+	limit *lease        // MaxHold, nil without one: a lease that is never extended
+	over  chan struct{} // closed when the callback that works under it has returned; nil if none ever did
 
 	// Guarded by the session's mu.
 	err      error         // why it is not held any more
@@ -28,15 +31,28 @@ type Hold struct {
 	cancels  map[*context.CancelCauseFunc]struct{}
 }
 
-func newHold(c *claim, t Token) *Hold {
-	return &Hold{claim: c, token: t, done: make(chan struct{}), warn: make(chan struct{})}
+func newHold(c *claim, t Token, now clock.Reading) *Hold {
+	h := &Hold{claim: c, token: t, done: make(chan struct{}), warn: make(chan struct{})}
+	if most := c.want.maxHold; most > 0 {
+		h.limit = capLease(most, c.session.ttl, now)
+	}
+	return h
 }
 
-// Token is the fencing token of this grant: pass it along with every write to a resource that checks it.
-func (h *Hold) Token() Token { return h.token }
+// Token is the fencing token of this grant: pass it along with every write to a resource that checks it. It is zero, which every checker refuses, for the permits of a
+// Semaphore: their holders work at the same time, so no order between them could be checked.
+func (h *Hold) Token() Token {
+	if h.claim.want.mode == locktable.Permits {
+		return 0
+	}
+	return h.token
+}
 
-// Name is the lock's name.
+// Name is the lock's name; of a MultiMutex the first one and the number of the others.
 func (h *Hold) Name() string { return h.claim.name }
+
+// Names are the names of all locks that are held by it, one except for a MultiMutex.
+func (h *Hold) Names() []string { return slices.Clone(h.claim.want.names) }
 
 // Done is closed when the hold ends, by Unlock or by loss; Err then tells which. After a suspend of the machine it is closed within
 // 250 ms of the wake-up; Err tells at once.
@@ -61,6 +77,10 @@ func (h *Hold) errLocked(now clock.Reading) error {
 	if h.err != nil {
 		return h.err
 	}
+	if h.pastLimit(now) {
+		h.endByLimitLocked()
+		return h.err
+	}
 	if h.frozen != nil {
 		// An answer of the cluster cures the session's doubt, not that of a copy that is never extended.
 		state = h.frozen.state(now)
@@ -77,19 +97,16 @@ func (h *Hold) errLocked(now clock.Reading) error {
 }
 
 // Deadline is when the hold is lost unless it is renewed before, on this machine's wall clock and for display: decide by Err or Done. It
-// moves on with each renewal, except while a forced release drains the hold.
+// moves on with each renewal, except while a forced release drains the hold, and not beyond MaxHold.
 func (h *Hold) Deadline() time.Time {
 	s := h.session()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.node.clock.Now()
-	if h.frozen != nil {
-		return h.frozen.deadline(now)
-	}
-	return s.lease.deadline(now)
+	return now.Wall.Add(h.leftLocked(now))
 }
 
-// Jeopardy is closed when renewals are failing, or a forced release has begun: unless that changes the hold is lost at Deadline. After a recovery Jeopardy returns a
+// Jeopardy is closed when renewals are failing, a forced release has begun, or MaxHold is near: unless that changes the hold is lost at Deadline. After a recovery Jeopardy returns a
 // new channel.
 func (h *Hold) Jeopardy() <-chan struct{} {
 	s := h.session()
@@ -123,10 +140,13 @@ func (h *Hold) Context(parent context.Context) (context.Context, context.CancelF
 // Unlock releases the lock. It takes no context, because it must run after the caller's has ended: it waits for the cluster's answer at most
 // until the hold's deadline, and by then the TTL has the release under way anyway.
 //
-// Nil means released. ErrUnlocked: it was released before. A *LostError: the hold had ended before, so the work under it may have overlapped with a
+// Nil means released. ErrUnlocked: it was released before; ErrTransferred: it was given away. A *LostError: the hold had ended before, so the work under it may have overlapped with a
 // successor's. A *WaitError: the work was covered to its end, but no answer came before the deadline; the lock becomes free by its TTL at the latest. (A
 // ForceRelease with Now is by its nature the exception: word of it may not have come.)
-func (h *Hold) Unlock() error {
+func (h *Hold) Unlock() error { return h.unlockBy(h.release) }
+
+// unlockBy ends the hold here, and then has the cluster release it, which is what release does under the sequence that it is given.
+func (h *Hold) unlockBy(release func(seq uint64) error) error {
 	s := h.session()
 	s.mu.Lock()
 	h.coverLocked()
@@ -151,7 +171,7 @@ func (h *Hold) Unlock() error {
 	s.unlocks++
 	s.mu.Unlock()
 	defer s.endUnlock()
-	return h.release(seq)
+	return release(seq)
 }
 
 // coverLocked notes that the work under the hold ends now, if it is covered: the lease is trusted, and nobody has asked for the release. Close does that as
@@ -161,11 +181,14 @@ func (h *Hold) coverLocked() {
 	if s.life.Err() != nil || h.err != nil && !(h.closing && s.work > 0) {
 		return
 	}
-	lease := &s.lease
+	lease, now := &s.lease, s.node.clock.Now()
 	if h.frozen != nil {
 		lease = h.frozen
 	}
-	if state := lease.state(s.node.clock.Now()); state == leaseHeld || state == leaseJeopardy {
+	if h.err == nil && h.pastLimit(now) {
+		return
+	}
+	if state := lease.state(now); state == leaseHeld || state == leaseJeopardy {
 		h.covered = true
 	}
 }
@@ -177,7 +200,7 @@ func (h *Hold) unconfirmed() error {
 // release repeats the unlock, under one sequence, until it is answered or the session is over.
 func (h *Hold) release(seq uint64) error {
 	s := h.session()
-	cmd := locktable.Command{Op: locktable.OpUnlock, Seq: seq, Token: locktable.Token(h.token)}
+	cmd := h.unlock(seq)
 	res, err := h.releaseInTime(cmd)
 	if err != nil {
 		if context.Cause(s.life) != nil || errors.Is(err, context.DeadlineExceeded) {
@@ -186,12 +209,30 @@ func (h *Hold) release(seq uint64) error {
 		return err
 	}
 	s.finish(seq)
+	return h.outcome(&res)
+}
+
+// outcome is what the answer to a release says.
+func (h *Hold) outcome(res *locktable.Result) error {
 	if res.Code == locktable.CodeReleased {
 		return nil
 	}
-	lost := &LostError{Name: h.claim.name, Token: h.token, Cause: CauseExpired, Reason: "the cluster had ended the hold before"}
 	if res.Code != locktable.CodeNoSession {
-		lost.Cause = CauseForced
+		return h.forcedBy(res)
+	}
+	return &LostError{Name: h.claim.name, Token: h.Token(), Cause: CauseExpired, Reason: endedBefore}
+}
+
+const endedBefore = "the cluster had ended the hold before"
+
+// forcedBy is the loss of a hold that the cluster does not know, or drains, while the session lives: that is somebody's doing. The answer tells whose, unless
+// that had been heard before.
+func (h *Hold) forcedBy(res *locktable.Result) *LostError {
+	lost := &LostError{Name: h.claim.name, Token: h.Token(), Cause: CauseForced, Reason: endedBefore}
+	for _, l := range res.Lost {
+		if l.Seq == h.claim.seq {
+			lost.Actor, lost.Reason = l.Actor, l.Reason
+		}
 	}
 	return lost
 }
@@ -204,13 +245,21 @@ func (h *Hold) releaseInTime(cmd locktable.Command) (locktable.Result, error) {
 	defer cancel()
 	res, err := s.persist(ctx, "unlock", h.claim.name, cmd)
 	if err != nil && s.life.Err() == nil {
-		s.node.spawn(func() {
-			if _, err := s.persist(s.life, "unlock", h.claim.name, cmd); err == nil {
-				s.finish(cmd.Seq)
-			}
-		})
+		s.node.spawn(func() { h.persistUnlock(cmd) })
 	}
 	return res, err
+}
+
+func (h *Hold) unlock(seq uint64) locktable.Command {
+	return locktable.Command{Op: locktable.OpUnlock, Seq: seq, Of: h.claim.seq, Token: locktable.Token(h.token)}
+}
+
+// persistUnlock repeats an unlock until it is answered or the session is over.
+func (h *Hold) persistUnlock(cmd locktable.Command) {
+	s := h.session()
+	if _, err := s.persist(s.life, "unlock", h.claim.name, cmd); err == nil {
+		s.finish(cmd.Seq)
+	}
 }
 
 // left is how long the hold would be trusted from now without another renewal.
@@ -218,18 +267,25 @@ func (h *Hold) left() time.Duration {
 	s := h.session()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.node.clock.Now()
+	return h.leftLocked(s.node.clock.Now())
+}
+
+func (h *Hold) leftLocked(now clock.Reading) time.Duration {
+	left := h.session().lease.left(now)
 	if h.frozen != nil {
-		return h.frozen.left(now)
+		left = h.frozen.left(now)
 	}
-	return s.lease.left(now)
+	if h.limit != nil {
+		left = min(left, h.limit.left(now))
+	}
+	return left
 }
 
 // forgetLocked takes the hold out of its session.
 func (h *Hold) forgetLocked() { delete(h.session().claims, h.claim.seq) }
 
 func (h *Hold) loseLocked(cause *LostError) {
-	cause.Token = h.token
+	cause.Token = h.Token()
 	h.endLocked(cause)
 }
 
@@ -263,14 +319,14 @@ func (h *Hold) warnLocked() {
 }
 
 func (h *Hold) calmLocked() {
-	if h.warned && h.frozen == nil && h.err == nil {
+	if h.warned && h.frozen == nil && h.err == nil && !h.nearLimit(h.session().node.clock.Now()) {
 		h.warned = false
 		h.warn = make(chan struct{})
 	}
 }
 
 func (h *Hold) tickLocked(now clock.Reading) {
-	if h.errLocked(now); h.err == nil && h.session().lease.failing(now) {
+	if h.errLocked(now); h.err == nil && (h.session().lease.failing(now) || h.nearLimit(now)) {
 		h.warnLocked()
 	}
 }

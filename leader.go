@@ -32,6 +32,7 @@ type leadership struct {
 	node     *Node
 	term     uint64
 	promoted clock.Reading
+	elected  time.Time // the same moment, for contactAge
 	batch    *commit.Batcher
 	progress *progress
 
@@ -73,8 +74,8 @@ func (n *Node) runLeadership() {
 }
 
 func (n *Node) startLeadership(term uint64) *leadership {
-	l := &leadership{node: n, term: term, promoted: n.clock.Now(), progress: newProgress(), change: make(chan struct{}, 1)}
-	l.batch = commit.New(commit.Env{Propose: n.group.propose}, commit.Options{})
+	l := &leadership{node: n, term: term, promoted: n.clock.Now(), elected: time.Now(), progress: newProgress(), change: make(chan struct{}, 1)}
+	l.batch = commit.New(commit.Env{Propose: n.group.propose, Urgent: n.fsm.urgent}, commit.Options{})
 	ctx, stop := context.WithCancel(n.life)
 	l.stop = stop
 	n.log.Info("leading", "term", term)
@@ -103,7 +104,9 @@ func (n *Node) localDo(ctx context.Context, c *locktable.Command) (locktable.Res
 	if l == nil {
 		return locktable.Result{}, router.ErrNotLeader
 	}
+	begun := time.Now()
 	res, err := l.batch.Do(ctx, c)
+	n.trips.took(c.Op, begun, err)
 	if known := (*commit.Error)(nil); errors.As(err, &known) && known.Outcome == commit.NotDone && errors.Is(err, errNotLeader) {
 		return res, router.ErrNotLeader
 	}
@@ -206,7 +209,7 @@ func (l *leadership) expireDue(ctx context.Context, now clock.Reading) {
 		l.propose(ctx, &pending, &locktable.Command{Op: locktable.OpExpire, Session: e.Session, RenewIndex: e.RenewIndex, Term: l.term})
 	}
 	for _, d := range drained {
-		l.propose(ctx, &pending, &locktable.Command{Op: locktable.OpDrained, Token: d.Token, RenewIndex: d.Index, Term: l.term})
+		l.propose(ctx, &pending, &locktable.Command{Op: locktable.OpDrained, Rev: d.Grant, RenewIndex: d.Index, Term: l.term})
 	}
 	pending.Wait()
 }
@@ -249,8 +252,12 @@ func (l *leadership) probeAll(ctx context.Context) {
 		round.Add(1)
 		go func() {
 			defer round.Done()
+			begun := time.Now()
 			status, err := l.node.probe(ctx, s.ID)
 			l.progress.note(s.ID, status, err, last, time.Now())
+			if err == nil && status.LeaderID == l.node.id && status.Term == l.term {
+				l.progress.follows(s.ID, begun)
+			}
 		}()
 	}
 	round.Wait()

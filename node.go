@@ -43,6 +43,7 @@ type Node struct {
 	founding *membership.Founding
 	hub      *watch.Hub
 	sessions *sessionSet
+	trips    roundTrips
 
 	lead    atomic.Pointer[leadership]
 	leaders *signal // wakes whoever waits for another leader
@@ -93,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		n.clock = clock.System()
 	}
 	n.life, n.endLife = context.WithCancel(context.Background())
-	n.sessions = newSessionSet(n.endLater)
+	n.sessions = newSessionSet(func(s *Session) { n.endLater(s, false) })
 	if err := n.start(ctx); err != nil {
 		_ = n.stopParts()
 		return nil, fmt.Errorf("open node: %w", err)
@@ -152,6 +153,9 @@ func (n *Node) start(ctx context.Context) error {
 	n.spawn(n.runRejoin)
 	n.spawn(n.runSnapshots)
 	n.spawn(n.runDivergence)
+	if n.cfg.RestartInPlace {
+		n.spawn(n.endFormer)
+	}
 	return nil
 }
 
@@ -188,7 +192,7 @@ func (n *Node) transportConfig(id string) transport.Config {
 func (n *Node) openStore(ctx context.Context) error {
 	s, err := store.Open(ctx, store.Options{
 		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.pinned, VerifySnapshot: n.verifySnapshot, Logger: n.log.Named("store"),
-		OnFail: n.storeFailed, OnStall: n.storeStalled,
+		OnFail: n.storeFailed, OnStall: n.storeStalled, Incarnation: n.cfg.RestartInPlace,
 	})
 	if other := (*FieldError)(nil); errors.As(err, &other) {
 		return other // of pinned

@@ -21,7 +21,8 @@ type probed struct {
 	caughtUp   bool
 	reachable  bool
 	firstProbe time.Time
-	left       bool // asked to be taken out
+	followed   time.Time // when the newest probe began whose answer names this leader
+	left       bool      // asked to be taken out
 }
 
 func newProgress() *progress { return &progress{byID: make(map[string]*probed)} }

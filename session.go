@@ -3,7 +3,6 @@ package quorumlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -56,21 +55,33 @@ type Session struct {
 	idle     chan struct{}
 	unlocks  int
 	unlocked chan struct{}
+	// parted counts what has ended here and may yet be in the cluster as the session's: holds transferred away or past MaxHold, and claims being withdrawn.
+	parted int
+
+	noQuorum bool // the newest renewal to end found no leader
 
 	renewing  bool          // one renewal at a time; the router hedges it
 	renewed   clock.Reading // when the last renewal was begun
 	renewSoon bool          // do not wait for the interval: a leader changed, or news is waiting
 }
 
-// NewSession opens a session of its own with the given TTL, between MinSessionTTL and MaxSessionTTL in whole milliseconds; 0 is
-// Config.SessionTTL. ctx bounds the opening only.
+// NewSession opens a session of its own with the given TTL in whole milliseconds; 0 is Config.SessionTTL. ctx bounds the opening only.
+//
+// From MinSessionTTL to MaxSessionTTL a TTL is always accepted. A shorter one, down to ShortestSessionTTL, is accepted only if the session would live through
+// a change of leader: that depends on Config.Timing, on the number of voters, and on the round trips that this node has measured, and more are made
+// to measure if need be. Otherwise the error is a *FieldError that tells the numbers and the least TTL that would do; no other TTL is ever taken in
+// its place. The judgement holds for the cluster as it is now: a session that later finds it slower is lost, not lengthened.
 func (n *Node) NewSession(ctx context.Context, ttl time.Duration) (*Session, error) {
 	if ttl == 0 {
 		ttl = n.cfg.SessionTTL
 	}
-	if ttl < MinSessionTTL || ttl > MaxSessionTTL || ttl%time.Millisecond != 0 {
-		return nil, &FieldError{Field: "ttl", Value: ttl,
-			Problem: fmt.Sprintf("must lie between %v and %v in whole milliseconds", MinSessionTTL, MaxSessionTTL)}
+	if err := checkTTL(ttl); err != nil {
+		return nil, err
+	}
+	if ttl < MinSessionTTL {
+		if err := n.affords(ctx, ttl); err != nil {
+			return nil, err
+		}
 	}
 	return n.openSession(ctx, ttl)
 }
@@ -94,7 +105,7 @@ func (n *Node) tryOpen(ctx context.Context, op string, ttl time.Duration) (*Sess
 	c0, turns := n.clock.Now(), n.sessions.turned()
 	round, cancel := context.WithTimeout(ctx, 2*renewalInterval(ttl))
 	defer cancel()
-	cmd := &locktable.Command{Op: locktable.OpOpen, Node: n.id, NodeName: n.cfg.Name, TTL: ttl}
+	cmd := &locktable.Command{Op: locktable.OpOpen, Node: n.id, NodeName: n.cfg.Name, TTL: ttl, Incarnation: n.store.Incarnation()}
 	res, err := n.ask(round, op, "", cmd)
 	switch {
 	case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
@@ -175,7 +186,11 @@ func (s *Session) judgeLocked(now clock.Reading) leaseState {
 	}
 	state := s.lease.state(now)
 	if state == leaseLost {
-		s.loseLocked(&LostError{Cause: CauseExpired})
+		cause := &LostError{Cause: CauseExpired}
+		if s.noQuorum {
+			cause.Cause = CauseNoQuorum
+		}
+		s.loseLocked(cause)
 	}
 	return state
 }
@@ -198,26 +213,7 @@ func (s *Session) loseLocked(cause *LostError) {
 	clear(s.claims)
 	clear(s.open)
 	// A callback that still works keeps its TTL: a successor must not start beside it any earlier.
-	s.node.sessions.remove(s, cause.Cause == CauseExpired && s.work == 0)
-}
-
-// begin takes the next sequence. It stays open, and the floor at or below it, until answered.
-func (s *Session) beginLocked() uint64 {
-	s.seq++
-	s.open[s.seq] = struct{}{}
-	return s.seq
-}
-
-// finish notes that a sequence has its first answer. A claim that waits counts as answered: live claims are found whatever the floor
-// is, so a long wait does not make the cluster remember everything that was answered after it.
-func (s *Session) finishLocked(seq uint64) {
-	delete(s.open, seq)
-	for s.floor <= s.seq {
-		if _, open := s.open[s.floor]; open {
-			return
-		}
-		s.floor++
-	}
+	s.node.sessions.remove(s, (cause.Cause == CauseExpired || cause.Cause == CauseNoQuorum) && s.work == 0)
 }
 
 // do sends a command of the session. c0 is read before it is queued, and every retry inside keeps it; only an answer that says so
@@ -247,6 +243,7 @@ func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clo
 		}
 		return
 	}
+	s.noQuorum = false
 	for _, g := range res.Grants {
 		s.grantedLocked(g.Seq, Token(g.Token))
 	}
@@ -325,10 +322,10 @@ func (s *Session) renew() {
 	ctx, cancel := context.WithTimeout(s.life, renewalAttempt(s.ttl))
 	defer cancel()
 	cmd := &locktable.Command{Op: locktable.OpRenew, Since: since}
-	if _, err := s.do(ctx, "renew session", "", cmd, router.Options{Renewal: true}); err != nil {
+	if _, err := s.do(ctx, "renew session", "", cmd, router.Options{Renewal: true, Hedge: hedgeDelay(s.ttl)}); err != nil {
 		s.node.log.Debug("session not renewed", "session", int64(s.id), "error", err)
 		s.mu.Lock()
-		s.renewSoon = true
+		s.renewSoon, s.noQuorum = true, errors.Is(err, ErrNoQuorum)
 		s.mu.Unlock()
 	}
 }
@@ -341,13 +338,14 @@ func (s *Session) hurry() {
 	s.mu.Unlock()
 }
 
-// beginWork registers a callback that runs under a hold; false if the session is closing.
-func (s *Session) beginWork() bool {
+// beginWork registers a callback that is about to run under a hold; false if that is over already. A release that is under way waits for nobody who begins after it.
+func (s *Session) beginWork(h *Hold) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing != nil || s.life.Err() != nil {
+	if err := h.errLocked(s.node.clock.Now()); err != nil && !errors.Is(err, ErrUnsure) {
 		return false
 	}
+	h.over = make(chan struct{})
 	s.work++
 	return true
 }
@@ -357,6 +355,7 @@ func (s *Session) endWork(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.coverLocked()
+	close(h.over)
 	s.work--
 	s.unlocks++
 	if s.work > 0 {
@@ -367,7 +366,7 @@ func (s *Session) endWork(h *Hold) {
 	}
 	if s.life.Err() != nil {
 		// The session was lost, or its closing given up, under the callback's hands: now nobody works under it any more.
-		s.node.endLater(s)
+		s.node.endLater(s, false)
 	}
 }
 
@@ -421,7 +420,7 @@ func (s *Session) close(cause Cause) error {
 		close(s.idle)
 	}
 	s.quietLocked()
-	left, empty := s.lease.left(now), len(s.claims) == 0 && len(s.open) == 0
+	left, empty := s.lease.left(now), len(s.claims) == 0 && len(s.open) == 0 && s.parted == 0
 	s.mu.Unlock()
 	defer s.lose(s.closing)
 
@@ -442,12 +441,12 @@ func (s *Session) close(cause Cause) error {
 	ctx, cancel := context.WithTimeout(s.life, min(bound, s.leftNow()))
 	defer cancel()
 	s.awaitUnlocks(ctx)
-	_, err := s.node.do(ctx, op, "", &locktable.Command{Op: locktable.OpClose, Session: s.id}, router.Options{})
+	_, err := s.node.do(ctx, op, "", &locktable.Command{Op: locktable.OpClose, Session: s.id, Now: true}, router.Options{})
 	if empty {
 		return nil // nothing hangs on the answer
 	}
 	if err != nil {
-		s.node.endLater(s) // claims of calls that have failed must not wait for the TTL
+		s.node.endLater(s, true) // claims of calls that have failed must not wait for the TTL
 	}
 	return err
 }

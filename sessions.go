@@ -10,7 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/router"
 )
 
-// pace is how often the node looks at its sessions: losses are reported, and renewals begun, at most that late.
+// pace is how often the node looks at its sessions, if none is so short that it needs more (see paceFor): losses are reported, and renewals begun, at most
+// that late.
 const pace = 100 * time.Millisecond
 
 // sessionSet is the sessions of one node. Its mu is taken under a session's mu and never the other way round.
@@ -111,7 +112,8 @@ func (t *sessionSet) close() error {
 // runPacer ticks all sessions, and sleeps while there are none.
 func (n *Node) runPacer() {
 	var open []*Session
-	ticker := time.NewTicker(pace)
+	every := pace
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		if open = n.sessions.all(open[:0]); len(open) == 0 {
@@ -125,6 +127,10 @@ func (n *Node) runPacer() {
 		now := n.clock.Now()
 		for _, s := range open {
 			s.tick(now)
+		}
+		if want := shortestPace(open); want != every {
+			every = want
+			ticker.Reset(every)
 		}
 		clear(open)
 		select {
@@ -157,10 +163,12 @@ func (n *Node) current(ctx context.Context) (*Session, error) {
 // endLater tells the cluster that a session is over which this node gave up, by its own deadline or in a Close that got no answer, so that its claims need not wait for the rest of the TTL.
 // It goes on until it is answered or the node closes: when the quorum was away for longer than the lease, every member's stamps begin anew with the
 // next leader, and claims of calls that failed long ago would stand in the way for another TTL.
-func (n *Node) endLater(s *Session) {
+//
+// finished says that its owner has closed it, so that no lock delay applies.
+func (n *Node) endLater(s *Session, finished bool) {
 	n.spawn(func() {
 		for n.life.Err() == nil {
-			cmd := &locktable.Command{Op: locktable.OpClose, Session: s.id}
+			cmd := &locktable.Command{Op: locktable.OpClose, Session: s.id, Now: finished}
 			if _, err := n.do(n.life, "close session", "", cmd, router.Options{}); !errors.Is(err, ErrOverloaded) {
 				return
 			}
@@ -182,6 +190,10 @@ func (n *Node) deliver(e *locktable.Event) {
 		s.mu.Unlock()
 	case locktable.EventForced, locktable.EventDraining:
 		s.fetchNews()
+	case locktable.EventCancelled:
+		if s.waits(e.Seq) { // and yet it ended: the semaphore is too small for it now
+			s.fetchNews()
+		}
 	case locktable.EventSessionExpiry, locktable.EventSessionClosed:
 		s.endedByCluster()
 	}
@@ -205,4 +217,11 @@ func (s *Session) fetchNews() {
 		return
 	}
 	s.startRenewalLocked(s.node.clock.Now())
+}
+
+// waits says whether the session still knows a claim, so that it was not the session that gave it up.
+func (s *Session) waits(seq uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.claims[seq] != nil
 }

@@ -12,6 +12,11 @@ func init() {
 	sim.Attach = func(config any, env *sim.Env) { config.(*Config).sim = env }
 	sim.Abort = func(node any) { node.(*Node).abort() }
 	sim.HandOver = func(node any) { node.(*Node).handOver(context.Background()) }
+	sim.Expire = func(node any) {
+		for _, s := range node.(*Node).sessions.all(nil) {
+			s.lose(&LostError{Cause: CauseExpired})
+		}
+	}
 	sim.Leading = func(node any) bool { return node.(*Node).lead.Load() != nil }
 	sim.State = func(node any) (uint64, [32]byte) {
 		view := node.(*Node).fsm.view()
@@ -59,6 +64,9 @@ func (f *fsm) flip(session func(*locktable.SessionRecord) bool, claim func(*lock
 	}
 	for r := range was.Audit() {
 		_ = b.Audit(r)
+	}
+	for r := range was.Limits() {
+		_ = b.Limit(r)
 	}
 	table, err := b.Table()
 	if err != nil || !flipped {

@@ -1,17 +1,36 @@
 // Package quorumlocktest runs a whole quorumlock cluster in memory and in fake time, for unit tests of code that locks: what happens
 // when the lease ends, the leader dies, the network splits or a process hangs can be tested in milliseconds and without luck.
 //
-// A cluster lives in a bubble of testing/synctest:
-//
-//	synctest.Test(t, func(t *testing.T) {
-//		c := quorumlocktest.New(t, 3)
-//		h, err := quorumlock.NewMutex(c.Node(0), "job").Lock(ctx)
-//		...
-//		c.Isolate(0)
-//		<-h.Done() // lost, after 0.8 TTL of fake time
-//	})
+//	func TestExportStopsWhenItsLockIsLost(t *testing.T) {
+//		quorumlocktest.Run(t, 3, func(t *testing.T, c *quorumlocktest.Cluster) {
+//			done := make(chan error, 1)
+//			go func() { done <- export(t.Context(), c.Node(0)) }()
+//			time.Sleep(time.Second) // fake time: it works by now
+//			c.Expire(0)
+//			if err := <-done; !errors.Is(err, quorumlock.ErrLost) {
+//				t.Errorf("export went on: %v", err)
+//			}
+//		})
+//	}
 //
 // The nodes are real: real raft, real sessions, real leases. Only the network, the disks, the clocks and gossip are simulated.
+//
+// # Time
+//
+// A cluster lives in a bubble of [testing/synctest], which [Run] makes: time stands still while any goroutine of the test works, and jumps ahead
+// when all of them wait. So time.Sleep costs nothing, and waits exactly; code under test needs no change, as long as it waits for timers, channels and
+// nodes, and not for real sockets or files. Goroutines must have ended when the test does, as after Close of what started them.
+//
+// # Ways to lose a lock
+//
+//   - [Cluster.Expire]: the session is gone this instant, as a process finds after a long stop.
+//   - [Cluster.Isolate], or [Cluster.Partition]: the hold warns (Jeopardy) after 0.4 TTL and ends after 0.8 TTL; another instance gets the lock after the TTL.
+//   - [Cluster.Pause] and [Cluster.Resume]: the same, and what was sent meanwhile arrives late.
+//   - [Cluster.Crash] and [Cluster.Start]: the process dies; its locks are free after the TTL.
+//   - [quorumlock.Node.ForceRelease] on any instance: an operator takes the lock away, at once or after a drain.
+//   - [Cluster.Stop] and [Cluster.Leave]: an orderly end.
+//
+// Run many such tests in parallel (t.Parallel before Run); a test costs some milliseconds of processor time for each second of fake time.
 package quorumlocktest
 
 import (
@@ -88,8 +107,15 @@ func Latency(d time.Duration) Option { return func(o *options) { o.latency = d }
 // NotReady makes New return without waiting for a leader.
 func NotReady() Option { return func(o *options) { o.waitReady = false } }
 
-// New starts a cluster of n nodes and waits until each has been answered by a leader. It must be called inside a bubble, and closes everything when the
-// test ends. Nodes keep their state on simulated disks unless InMemory is given.
+// Run runs f as a test in a bubble of its own, with a cluster of n nodes that New starts. f must use the t that it is given, not the one
+// around it. When f returns, the nodes are ended; goroutines that f has started must end with it, or because of that.
+func Run(t *testing.T, n int, f func(t *testing.T, c *Cluster), opts ...Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, New(t, n, opts...)) })
+}
+
+// New starts a cluster of n nodes and waits until each has been answered by a leader. It must be called inside a bubble of testing/synctest (Run makes
+// one), and closes everything when the test ends. Nodes keep their state on simulated disks unless InMemory is given.
 func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
 	requireBubble(t)
@@ -117,7 +143,7 @@ func requireBubble(t testing.TB) {
 	t.Helper()
 	defer func() {
 		if recover() != nil {
-			t.Fatal("quorumlocktest.New must be called inside synctest.Test")
+			t.Fatal("quorumlocktest.New must be called inside synctest.Test; quorumlocktest.Run does that")
 		}
 	}()
 	synctest.Wait()
@@ -241,24 +267,6 @@ func (c *Cluster) Crash(i int) {
 	sim.Abort(node)
 }
 
-// Cut stops everything from instance i to instance j, one way. Streams deliver what they held after Heal.
-func (c *Cluster) Cut(i, j int) { c.net.Cut(host(i), host(j)) }
-
-// Isolate cuts instance i off from all others, both ways.
-func (c *Cluster) Isolate(i int) { c.net.Isolate(host(i)) }
-
-// Heal undoes every Cut and Isolate.
-func (c *Cluster) Heal() { c.net.HealAll() }
-
-// Pause freezes what goes in and out of instance i, as SIGSTOP would; its clocks go on. Resume undoes it.
-func (c *Cluster) Pause(i int) { c.net.Pause(host(i)) }
-
-// Resume undoes Pause.
-func (c *Cluster) Resume(i int) { c.net.Resume(host(i)) }
-
-// HandOver makes instance i, if it leads, hand raft leadership over to another voter. Nothing else of it changes.
-func (c *Cluster) HandOver(i int) { sim.HandOver(c.Node(i)) }
-
 // Network is the simulated network; hosts are named by Host.
 func (c *Cluster) Network() *transport.Memory { return c.net }
 
@@ -365,47 +373,3 @@ func (c *Cluster) close() {
 	// Dials and timers of the libraries below end by their own bounds.
 	time.Sleep(time.Minute)
 }
-
-// Clock moves one instance's clocks against fake time.
-type Clock struct{ fake *clock.Fake }
-
-// SetRate makes the clocks run at rate against fake time.
-func (c *Clock) SetRate(rate float64) { c.fake.SetRate(rate) }
-
-// StepWall steps the wall clock, as NTP or an operator would.
-func (c *Clock) StepWall(d time.Duration) { c.fake.StepWall(d) }
-
-// Slept makes the machine wake up from a suspend of d: BOOTTIME and the wall clock have gone on, MONOTONIC_RAW has not.
-func (c *Clock) Slept(d time.Duration) { c.fake.Slept(d) }
-
-// Stopped makes the process wake up from a stop of d (SIGSTOP, a frozen cgroup): all its clocks have gone on, and nothing has run meanwhile.
-func (c *Clock) Stopped(d time.Duration) { c.fake.Jump(d, d, d) }
-
-// Disk injects faults into one instance's disk.
-type Disk struct{ disk *store.Disk }
-
-// Slow makes each write take d.
-func (d *Disk) Slow(delay time.Duration) { d.disk.SlowWrites(delay) }
-
-// Hang makes writes wait until Hang(false).
-func (d *Disk) Hang(hang bool) { d.disk.HangWrites(hang) }
-
-// Fail makes every write fail with err; nil ends it.
-func (d *Disk) Fail(err error) { d.disk.FailWrites(err) }
-
-// FailNext makes the next write fail with err, and none after it.
-func (d *Disk) FailNext(err error) { d.disk.FailNextWrite(err) }
-
-// Refused is how many writes have failed because of Fail and FailNext.
-func (d *Disk) Refused() int { return d.disk.Refused() }
-
-// FailMark makes the mark on the disk of a member whose state differs from the others' fail with err; nil ends it.
-func (d *Disk) FailMark(err error) { d.disk.FailCondemn(err) }
-
-// AlterSnapshot puts what change makes of the newest snapshot in its place, and tells whether there is one.
-func (d *Disk) AlterSnapshot(change func(content []byte) []byte) bool {
-	return d.disk.AlterSnapshot(change)
-}
-
-// Corrupt flips a bit in the stored log entry of an instance that is down, and tells whether there is one.
-func (d *Disk) Corrupt(index uint64) bool { return d.disk.Corrupt(index) }

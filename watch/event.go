@@ -36,6 +36,9 @@ const (
 	SessionOpened  Kind = 8  // a session began
 	SessionClosed  Kind = 9  // a session was closed by its owner
 	SessionExpired Kind = 10 // a session was silent for too long and was ended
+	ValueChanged   Kind = 11 // a holder published another Value: the leader of an election
+	Resized        Kind = 12 // a semaphore's limit was set; Count tells it
+	Freed          Kind = 13 // the lock delay after the end of a hold is over
 )
 
 var kindNames = [...]string{
@@ -49,6 +52,9 @@ var kindNames = [...]string{
 	SessionOpened:  "session-opened",
 	SessionClosed:  "session-closed",
 	SessionExpired: "session-expired",
+	ValueChanged:   "value-changed",
+	Resized:        "resized",
+	Freed:          "freed",
 }
 
 // String is the kind's name in small letters, or "kind(17)" for one that this version does not know.
@@ -70,4 +76,7 @@ type Event struct {
 	Index   uint64    // log index of the entry that caused it
 	Time    time.Time // the leader's wall clock, for display; it orders nothing
 	Note    string    // the owner's note, or the reason given for a forced release
+	Mode    uint8     // how the claim holds or wants the lock: 0 exclusive, 1 shared, 2 permits (quorumlock.Mode)
+	Count   int       // permits of the claim; with Resized the semaphore's limit
+	Value   string    // what the holder publishes: with Granted and ValueChanged
 }

@@ -23,6 +23,9 @@ func TestKindsAreTheStateMachines(t *testing.T) {
 		{SessionOpened, locktable.EventSessionOpen, "session-opened"},
 		{SessionClosed, locktable.EventSessionClosed, "session-closed"},
 		{SessionExpired, locktable.EventSessionExpiry, "session-expired"},
+		{ValueChanged, locktable.EventValue, "value-changed"},
+		{Resized, locktable.EventResized, "resized"},
+		{Freed, locktable.EventFreed, "freed"},
 	} {
 		if uint8(c.kind) != uint8(c.event) {
 			t.Errorf("%v is %d here and %d in the state machine", c.kind, c.kind, c.event)
@@ -31,7 +34,7 @@ func TestKindsAreTheStateMachines(t *testing.T) {
 			t.Errorf("kind %d prints as %q, want %q", c.kind, c.kind, c.name)
 		}
 	}
-	for kind, name := range map[Kind]string{0: "kind(0)", 11: "kind(11)", 255: "kind(255)"} {
+	for kind, name := range map[Kind]string{0: "kind(0)", 14: "kind(14)", 255: "kind(255)"} {
 		if kind.String() != name {
 			t.Errorf("kind %d prints as %q, want %q", kind, kind, name)
 		}

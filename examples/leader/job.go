@@ -14,12 +14,13 @@ const preparation = 100 * time.Millisecond
 
 // lead is the job. It runs only while this instance leads, and ctx ends when leadership does.
 //
-// Each step asks whether the lock is still held, works, and writes. The process may be stopped for any time between the
-// question and the write: by a suspended machine, a long collection of garbage, a SIGSTOP. The lock passes on meanwhile,
+// Each step asks whether this instance still leads, works, and writes. The process may be stopped for any time between the
+// question and the write: by a suspended machine, a long collection of garbage, a SIGSTOP. Leadership passes on meanwhile,
 // rightly, and the write comes late. Asking once more just before the write would narrow that gap and never close it, since
 // the process can be stopped after the last question too. What closes it is the token: the ledger has accepted a higher one
 // by then, and refuses.
-func (s *instance) lead(ctx context.Context, t quorumlock.Token) error {
+func (s *instance) lead(ctx context.Context, l *quorumlock.Leadership) error {
+	t := l.Token()
 	s.log.Info("leading", "token", t)
 	for seq := 1; ctx.Err() == nil; seq++ {
 		prepare()

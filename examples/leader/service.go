@@ -13,8 +13,8 @@ import (
 	"github.com/quorumlock/quorumlock"
 )
 
-// lockName is the job that one instance at a time does.
-const lockName = "leader"
+// electionName is the job that one instance at a time does.
+const electionName = "leader"
 
 // instanceOptions is what one instance of the service is started with.
 type instanceOptions struct {
@@ -85,25 +85,25 @@ func runInstance(ctx context.Context, o instanceOptions, log *slog.Logger) (err 
 		return whyEnded(ctx, err)
 	}
 	web.ready.Store(true)
-	s.campaign(ctx, quorumlock.Note(web.url))
+	s.campaign(ctx, web.url)
 	return whyEnded(ctx, nil)
 }
 
-// campaign does the job whenever this instance is the leader, until ctx ends.
+// campaign does the job whenever this instance is the leader, until ctx ends. The value that the leader publishes is the URL at which it serves.
 //
-// Do waits in the queue for the lock, works under it, and releases it. Leadership that ends in any way but a stop is not an
-// error of the service: the instance goes to the end of the queue and tries again.
-func (s *instance) campaign(ctx context.Context, opts ...quorumlock.LockOption) {
-	leader := quorumlock.NewMutex(s.node, lockName, opts...)
+// Run waits in line, works while this instance leads, and after a loss goes to the end of the line by itself. It returns when the job fails: then another
+// instance has its turn, and this one tries again behind it.
+func (s *instance) campaign(ctx context.Context, url string) {
+	election := quorumlock.NewElection(s.node, electionName)
 	for ctx.Err() == nil {
-		err := leader.Do(ctx, s.lead)
+		err := election.Run(ctx, url, s.lead)
 		if ctx.Err() != nil {
-			if err != nil && !errors.Is(err, context.Canceled) {
+			if errors.Is(err, quorumlock.ErrLost) {
 				s.log.Warn("leadership not given back in order", "error", err)
 			}
 			return
 		}
-		s.log.Warn("leadership ended", "error", err)
+		s.log.Warn("the job failed", "error", err)
 		sleep(ctx, campaignPause)
 	}
 }

@@ -78,7 +78,7 @@ func (s *instance) healthz(rw http.ResponseWriter, ready bool) {
 func (s *instance) leader(rw http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), inspectLimit)
 	defer cancel()
-	info, err := s.node.Inspect(ctx, lockName)
+	info, err := s.node.Inspect(ctx, electionName)
 	if err != nil {
 		http.Error(rw, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -86,7 +86,7 @@ func (s *instance) leader(rw http.ResponseWriter, r *http.Request) {
 	view := leaderView{Waiting: info.Waiting}
 	if len(info.Holders) > 0 {
 		h := info.Holders[0]
-		view.Leader, view.Token, view.URL = h.Node, h.Token, h.Note
+		view.Leader, view.Token, view.URL = h.Node, h.Token, h.Value
 	}
 	writeJSON(rw, http.StatusOK, view)
 }

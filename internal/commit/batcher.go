@@ -27,6 +27,7 @@ type Batcher struct {
 	stopped  *Error // why Do is refused; nil while running
 	ordinary queue
 	renewals queue
+	urgent   bool                        // an urgent renewal may be queued: all go at once
 	live     map[locktable.SessionID]int // calls by session, queued or in flight, that show the session's life
 	sending  bool                        // a runner holds the right to send. One at a time, so entries go out in the order they were filled
 	slots    int                         // entries in flight
@@ -48,7 +49,8 @@ func (b *Batcher) Do(ctx context.Context, c *locktable.Command) (locktable.Resul
 		return locktable.Result{}, &Error{Outcome: NotDone, Err: err}
 	}
 	k := b.newCall(c)
-	if err := b.enqueue(k); err != nil {
+	urgent := c.Op == locktable.OpRenew && b.env.Urgent != nil && b.env.Urgent(c)
+	if err := b.enqueue(k, urgent); err != nil {
 		b.free(k)
 		return locktable.Result{}, err
 	}
@@ -112,12 +114,13 @@ func (b *Batcher) refuseAll(q *queue) {
 	}
 }
 
-func (b *Batcher) enqueue(k *call) error {
+func (b *Batcher) enqueue(k *call, urgent bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.admit(k); err != nil {
 		return err
 	}
+	b.urgent = b.urgent || urgent
 	if k.cmd.Op == locktable.OpRenew {
 		k.at = time.Now()
 		b.renewals.push(k)
@@ -164,7 +167,8 @@ func (b *Batcher) full(k *call) bool {
 // showsLife tells whether a command is word from its session, so that it must not be expired over it.
 func showsLife(c *locktable.Command) bool {
 	switch c.Op {
-	case locktable.OpRenew, locktable.OpClaim, locktable.OpCancel, locktable.OpUnlock, locktable.OpClose:
+	case locktable.OpRenew, locktable.OpClaim, locktable.OpCancel, locktable.OpUnlock, locktable.OpClose, locktable.OpDowngrade,
+		locktable.OpProclaim, locktable.OpHandOver, locktable.OpResize, locktable.OpOffer, locktable.OpAccept:
 		return true
 	}
 	return false

@@ -60,7 +60,7 @@ func TestEntryBounds(t *testing.T) {
 		want []string
 	}{
 		{"commands", Options{MaxCommands: 3, InFlight: 1}, []string{"0s [1]", "1ms [2 3 9]", "2ms [4 5 6]", "3ms [7]"}},
-		{"bytes", Options{MaxBytes: 1100, InFlight: 1}, []string{"0s [1]", "1ms [2 3]", "2ms [9]", "3ms [4 5 6 7]"}},
+		{"bytes", Options{MaxBytes: 1300, InFlight: 1}, []string{"0s [1]", "1ms [2 3]", "2ms [9]", "3ms [4 5 6 7]"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, tc.opt, time.Millisecond, func(t *testing.T, l *fakeLog, c *caller) {

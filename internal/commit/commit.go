@@ -22,6 +22,8 @@ type Env struct {
 	// other the outcome counts as unknown. Both may block for as long as the log does (a hung disk): no caller of Do is held up by
 	// that. cmds and what it points to must not be changed, and the slice is Propose's only until wait returns.
 	Propose func(cmds []*locktable.Command) (wait func() ([]locktable.Result, error))
+	// Urgent tells that a renewal is not to wait for others, since its session's TTL is too short for that. Nil: none is. It is called without locks.
+	Urgent func(c *locktable.Command) bool
 }
 
 // Outcome says what is known of a command that got no result.
@@ -79,7 +81,8 @@ type Options struct {
 	MaxQueue int
 	// MaxQueueBytes bounds the memory of waiting ordinary commands in the same way; default 32 MiB.
 	MaxQueueBytes int
-	// RenewGather is how long a renewal may wait for others; default 100 ms. It goes earlier with any entry that is sent anyway.
+	// RenewGather is how long a renewal may wait for others; default 100 ms. It goes earlier with any entry that is sent anyway, and at once if it
+	// is urgent.
 	RenewGather time.Duration
 	// MaxRenewals is the most renewals that wait; default 200 000, one for each possible session. Ordinary commands that can be
 	// refused are refused from there on too, so that no renewal is refused before them.
@@ -104,12 +107,13 @@ func orDefault[T int | time.Duration](v, def T) T {
 	return v
 }
 
-// commandOverhead covers the numbers of an encoded command, each at its longest varint.
-const commandOverhead = 64
+// commandOverhead covers the numbers of an encoded command, each at its longest varint, and the tags and lengths of its fields.
+const commandOverhead = 192
 
 // Size estimates from above how many bytes a command takes in an entry. It is an estimate so that the queue need not encode.
 func Size(c *locktable.Command) int {
-	n := commandOverhead + len(c.Note) + len(c.Actor) + len(c.Node) + len(c.NodeName) + len(c.ClusterID)
+	n := commandOverhead + len(c.Note) + len(c.Actor) + len(c.Node) + len(c.NodeName) + len(c.ClusterID) +
+		len(c.Value) + len(c.Secret) + len(c.After) + len(c.Incarnation)
 	for _, name := range c.Names {
 		n += len(name) + 2
 	}

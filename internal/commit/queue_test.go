@@ -65,7 +65,7 @@ func TestFullQueueRefuses(t *testing.T) {
 }
 
 func TestQueueIsBoundedInBytes(t *testing.T) {
-	bubble(t, Options{MaxQueueBytes: 3000, MaxBytes: 2000}, 0, func(t *testing.T, l *fakeLog, c *caller) {
+	bubble(t, Options{MaxQueueBytes: 3500, MaxBytes: 2000}, 0, func(t *testing.T, l *fakeLog, c *caller) {
 		release := hang(t, l, c)
 		long := func(seq uint64, n int) *locktable.Command {
 			cmd := claim(seq)
@@ -191,7 +191,7 @@ func TestRenewalsDoNotStarveOthers(t *testing.T) {
 
 // A command so long that it never fits beside renewals goes all the same.
 func TestLongCommandIsNotPassedOver(t *testing.T) {
-	bubble(t, Options{MaxBytes: 400, InFlight: 1}, time.Millisecond, func(t *testing.T, l *fakeLog, c *caller) {
+	bubble(t, Options{MaxBytes: 600, InFlight: 1}, time.Millisecond, func(t *testing.T, l *fakeLog, c *caller) {
 		c.do(t.Context(), claim(1))
 		for s := range locktable.SessionID(50) {
 			c.do(t.Context(), renewal(s+1))
@@ -212,7 +212,8 @@ func TestRenewalPending(t *testing.T) {
 		want bool
 	}{
 		{locktable.OpRenew, true}, {locktable.OpClaim, true}, {locktable.OpCancel, true},
-		{locktable.OpUnlock, true}, {locktable.OpClose, true},
+		{locktable.OpUnlock, true}, {locktable.OpClose, true}, {locktable.OpDowngrade, true}, {locktable.OpProclaim, true},
+		{locktable.OpHandOver, true}, {locktable.OpResize, true}, {locktable.OpOffer, true}, {locktable.OpAccept, true},
 		{locktable.OpExpire, false}, // the leader's own word about a session is no sign of its life
 		{locktable.OpInspect, false},
 	} {

@@ -27,7 +27,7 @@ func (b *Batcher) claimSend() bool {
 }
 
 func (b *Batcher) ready() bool {
-	return b.ordinary.n > 0 || b.renewals.n >= b.opt.MaxCommands || b.due()
+	return b.ordinary.n > 0 || b.renewals.n >= b.opt.MaxCommands || b.urgent && b.renewals.n > 0 || b.due()
 }
 
 // due tells whether the oldest renewal has waited long enough.
@@ -117,6 +117,7 @@ func (b *Batcher) fillRenewals(e *entry) {
 		limit -= max(min(b.ordinary.n, limit/share), 1)
 	}
 	b.move(&b.renewals, e, limit)
+	b.urgent = b.urgent && b.renewals.n > 0
 }
 
 func (b *Batcher) fillOrdinary(e *entry) {

@@ -28,7 +28,7 @@ type Expiry struct {
 
 // DrainDue names a drained hold whose time is over. Index is the operand for the compare-and-set of OpDrained.
 type DrainDue struct {
-	Token locktable.Token
+	Grant locktable.Rev
 	Index uint64
 }
 
@@ -60,18 +60,19 @@ func (t *Tracker) Ended(s locktable.SessionID) {
 	t.sessions.forget(int64(s))
 }
 
-// DrainBegan stamps a hold whose drain began by the entry at index; it is due a full ttl later.
-func (t *Tracker) DrainBegan(tok locktable.Token, ttl time.Duration, index uint64, at clock.Reading) {
+// DrainBegan stamps a hold whose drain or lock delay began by the entry at index; it is due when wait has passed. A delay that follows a drain
+// takes its place.
+func (t *Tracker) DrainBegan(grant locktable.Rev, wait time.Duration, index uint64, at clock.Reading) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drains.stamp(int64(tok), ttl, index, at)
+	t.drains.stamp(int64(grant), wait, index, at)
 }
 
 // DrainEnded forgets a drain: the hold is gone, however that came. Unknown ones are ignored.
-func (t *Tracker) DrainEnded(tok locktable.Token) {
+func (t *Tracker) DrainEnded(grant locktable.Rev) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drains.forget(int64(tok))
+	t.drains.forget(int64(grant))
 }
 
 // Reset forgets everything and stamps these sessions with at, after a restart or the installation of a snapshot: for how long they
@@ -109,7 +110,7 @@ func (t *Tracker) Due(now clock.Reading, limit int) (expire []Expiry, drained []
 	}
 	againDrains := t.drains.advance(now)
 	for _, it := range t.drains.first(limit) {
-		drained = append(drained, DrainDue{locktable.Token(it.id), it.index})
+		drained = append(drained, DrainDue{locktable.Rev(it.id), it.index})
 	}
 	if len(t.sessions.due.items) > limit || len(t.drains.due.items) > limit {
 		return expire, drained, 0

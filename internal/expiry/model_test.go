@@ -15,7 +15,7 @@ import (
 // model is the Tracker said plainly: a list of stamps, each looked at for each question.
 type model struct {
 	sessions map[locktable.SessionID]stamp
-	drains   map[locktable.Token]stamp
+	drains   map[locktable.Rev]stamp
 }
 
 type stamp struct {
@@ -25,7 +25,7 @@ type stamp struct {
 }
 
 func newModel() *model {
-	return &model{make(map[locktable.SessionID]stamp), make(map[locktable.Token]stamp)}
+	return &model{make(map[locktable.SessionID]stamp), make(map[locktable.Rev]stamp)}
 }
 
 func (s stamp) due(now clock.Reading) bool {
@@ -38,9 +38,9 @@ func (m *model) due(now clock.Reading) (expire []Expiry, drained []DrainDue) {
 			expire = append(expire, Expiry{id, s.index})
 		}
 	}
-	for tok, s := range m.drains {
+	for grant, s := range m.drains {
 		if s.due(now) {
-			drained = append(drained, DrainDue{tok, s.index})
+			drained = append(drained, DrainDue{grant, s.index})
 		}
 	}
 	return expire, drained
@@ -64,7 +64,7 @@ func (m *model) soonest(now clock.Reading) time.Duration {
 }
 
 func bySession(a, b Expiry) int { return cmp.Compare(a.Session, b.Session) }
-func byToken(a, b DrainDue) int { return cmp.Compare(a.Token, b.Token) }
+func byGrant(a, b DrainDue) int { return cmp.Compare(a.Grant, b.Grant) }
 
 // world drives a Tracker and a model with the same random calls over clocks that do all that clocks may do.
 type world struct {
@@ -119,11 +119,11 @@ func (w *world) change() {
 		w.end(w.anySession())
 	case 3:
 		w.nextID++
-		w.beginDrain(locktable.Token(w.nextID))
+		w.beginDrain(locktable.Rev(w.nextID))
 	case 4:
-		tok := locktable.Token(w.rng.Int64N(w.nextID + 1))
-		w.tracker.DrainEnded(tok)
-		delete(w.model.drains, tok)
+		grant := locktable.Rev(w.rng.Int64N(w.nextID + 1))
+		w.tracker.DrainEnded(grant)
+		delete(w.model.drains, grant)
 	case 5:
 		if w.rng.IntN(100) == 0 {
 			w.reset()
@@ -149,11 +149,11 @@ func (w *world) end(s locktable.SessionID) {
 	delete(w.model.sessions, s)
 }
 
-func (w *world) beginDrain(tok locktable.Token) {
+func (w *world) beginDrain(grant locktable.Rev) {
 	w.index++
 	st := stamp{w.ttl(), w.index, w.now}
-	w.tracker.DrainBegan(tok, st.ttl, st.index, st.at)
-	w.model.drains[tok] = st
+	w.tracker.DrainBegan(grant, st.ttl, st.index, st.at)
+	w.model.drains[grant] = st
 }
 
 func (w *world) reset() {
@@ -189,10 +189,10 @@ func (w *world) ask(t *testing.T) int {
 	t.Helper()
 	expire, drained, next := w.tracker.Due(w.now, 1<<30)
 	slices.SortFunc(expire, bySession)
-	slices.SortFunc(drained, byToken)
+	slices.SortFunc(drained, byGrant)
 	wantExpire, wantDrained := w.model.due(w.now)
 	slices.SortFunc(wantExpire, bySession)
-	slices.SortFunc(wantDrained, byToken)
+	slices.SortFunc(wantDrained, byGrant)
 	if !slices.Equal(expire, wantExpire) || !slices.Equal(drained, wantDrained) {
 		t.Errorf("at %+v due are\n%v %v, want\n%v %v", w.now, expire, drained, wantExpire, wantDrained)
 	}
@@ -209,8 +209,8 @@ func (w *world) ask(t *testing.T) int {
 	}
 	for _, d := range drained {
 		if w.rng.IntN(2) == 0 {
-			w.tracker.DrainEnded(d.Token)
-			delete(w.model.drains, d.Token)
+			w.tracker.DrainEnded(d.Grant)
+			delete(w.model.drains, d.Grant)
 		}
 	}
 	return len(expire)

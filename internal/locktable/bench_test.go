@@ -45,7 +45,7 @@ func BenchmarkClaimUnlock(b *testing.B) {
 	unlock := Command{Op: OpUnlock, Session: id}
 	seq, index := uint64(1), uint64(5)
 	for b.Loop() {
-		claim.Seq, claim.Floor, unlock.Seq, unlock.Floor = seq, seq, seq+1, seq
+		claim.Seq, claim.Floor, unlock.Seq, unlock.Of, unlock.Floor = seq, seq, seq+1, seq, seq
 		unlock.Token = t.Apply(index, 1, 0, &claim, &eff).Token
 		if r := t.Apply(index, 1, 0, &unlock, &eff); r.Code != CodeReleased {
 			b.Fatal(r.Code)
@@ -84,7 +84,7 @@ func BenchmarkContended(b *testing.B) {
 	var eff Effects
 	for b.Loop() {
 		token, _ := t.GrantOf(id, holder)
-		t.Apply(6, 1, 0, &Command{Op: OpUnlock, Session: id, Seq: next, Floor: next, Token: token}, &eff)
+		t.Apply(6, 1, 0, &Command{Op: OpUnlock, Session: id, Seq: next, Floor: next, Of: holder, Token: token}, &eff)
 		if r := t.Apply(6, 1, 0, &Command{Op: OpClaim, Session: id, Seq: next + 1, Floor: next + 1, Names: names}, &eff); r.Ahead != n-2 {
 			b.Fatal(r)
 		}

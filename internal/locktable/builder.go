@@ -25,6 +25,7 @@ type Builder struct {
 		claim    queueEntry
 		finished FinishedRecord
 		lost     LostRecord
+		limit    string
 	}
 }
 
@@ -83,6 +84,10 @@ func (b *Builder) used(r Rev) bool {
 	return true
 }
 
+func nodeTexts(id, name string) bool {
+	return id != "" && checkText(id, MaxNodeLen) == "" && checkText(name, MaxNodeLen) == ""
+}
+
 // Session adds a session; ids must rise.
 func (b *Builder) Session(r SessionRecord) error {
 	if b.err != nil {
@@ -94,19 +99,19 @@ func (b *Builder) Session(r SessionRecord) error {
 		rule{!b.loaded, "after the claims"},
 		rule{r.ID > previous, "out of order"},
 		rule{b.used(Rev(r.ID)), "id not from the counter"},
-		rule{r.Node != "" && checkText(r.Node, MaxNodeLen) == "" && checkText(r.NodeName, MaxNodeLen) == "", "node"},
+		rule{nodeTexts(r.Node, r.NodeName) && checkText(r.Incarnation, MaxNodeLen) == "", "node"},
 		rule{t.ttlAllowed(r.TTL), "TTL"},
 		rule{r.RenewIndex <= b.want.Index, "renewed in the future"},
 		rule{t.sessions.Len() < b.want.Sessions, "more sessions than announced"},
 	); err != nil {
 		return b.fail(err)
 	}
-	o := &owner{id: r.ID, node: r.Node, nodeName: r.NodeName, ttl: r.TTL}
+	o := &owner{id: r.ID, node: r.Node, nodeName: r.NodeName, ttl: r.TTL, incarnation: r.Incarnation}
 	t.sessions.Load(r.ID, session{owner: o, renewIndex: r.RenewIndex, floor: r.Floor})
 	return nil
 }
 
-// Claim adds a live claim; (first name, create revision) must rise.
+// Claim adds a live claim; (first name, place) must rise.
 func (b *Builder) Claim(r ClaimRecord) error {
 	if b.err != nil {
 		return b.err
@@ -116,14 +121,18 @@ func (b *Builder) Claim(r ClaimRecord) error {
 		return b.fail(err)
 	}
 	c := &claim{
-		owner: s.owner, rev: r.Rev, seq: r.Seq, token: r.Token, created: r.Created, granted: r.Granted,
-		names: slices.Clone(r.Names), note: r.Note, mode: r.Mode,
+		owner: s.owner, rev: r.Rev, pos: r.Pos, seq: r.Seq, grant: r.Grant, token: r.Token, created: r.Created, granted: r.Granted,
+		names: slices.Clone(r.Names), note: r.Note, mode: r.Mode, count: r.Count, barred: r.Barred,
 	}
+	c.terms = c.with(func(t *terms) { t.value, t.delay, t.offer = r.Value, r.Delay, r.Offer })
 	if r.DrainRev != 0 {
 		c.drain = &drain{index: r.DrainIndex, rev: r.DrainRev, note: r.DrainNote, actor: r.DrainActor}
 	}
+	if r.Barred {
+		c.owner = &owner{id: r.Session, node: r.Node, nodeName: r.NodeName}
+	}
 	b.claims = append(b.claims, c)
-	b.last.claim = queueEntry{name: c.names[0], rev: c.rev}
+	b.last.claim = queueEntry{name: c.names[0], pos: c.pos}
 	return nil
 }
 
@@ -141,29 +150,44 @@ func (b *Builder) closeClaims() error {
 func (b *Builder) checkClaim(r *ClaimRecord, hasSession bool) error {
 	if err := require("claim", r.Rev,
 		rule{len(r.Names) >= 1 && len(r.Names) <= MaxNames && checkNameList(r.Names) == nil, "names"},
-		rule{checkText(r.Note, MaxNoteLen) == "" && r.Mode == Exclusive, "note or mode"},
-		rule{hasSession, "no such session"},
-		rule{r.Rev > Rev(r.Session), "older than its session"},
+		rule{checkText(r.Note, MaxNoteLen) == "" && checkValue(r.Value) && checkText(r.Offer, MaxNodeLen) == "", "note, value or offer"},
+		rule{r.Mode <= Permits && (r.Mode == Exclusive || len(r.Names) == 1), "mode"},
+		rule{(r.Mode == Permits) == (r.Count != 0) && r.Count <= MaxPermits, "permits"},
+		rule{checkDelay(r.Delay) == nil, "delay"},
+		rule{hasSession || r.Barred, "no such session"},
+		rule{r.Rev > Rev(r.Session) && r.Session > 0, "older than its session"},
 		rule{r.Seq > 0, "sequence zero"},
 		rule{!b.loaded, "after what refers to claims"},
 		rule{len(b.claims) < b.want.Claims, "more claims than announced"},
 	); err != nil {
 		return err
 	}
-	at := queueEntry{name: r.Names[0], rev: r.Rev}
+	at := queueEntry{name: r.Names[0], pos: r.Pos}
 	return require("claim", r.Rev,
 		rule{lessQueue(b.last.claim, at), "out of order"},
+		rule{r.Pos > 0 && (r.Pos == r.Rev || r.Pos < r.Rev && r.Grant != 0), "place"},
 		rule{b.usedByClaim(r), "revisions not from the counter"},
-		rule{r.Token == 0 || Rev(r.Token) >= r.Rev, "token older than the claim"},
-		rule{r.Token != 0 || r.Granted == 0, "granted without a token"},
+		grantRule(r),
 		drainRule(r, b.want.Index),
+		barredRule(r),
 	)
 }
 
-// usedByClaim notes the counter values that a claim took: one for a grant at once, a second for a later grant, one more for a drain.
+// usedByClaim notes the counter values that a claim took: one for a grant at once, a second for a later grant, one more for a drain, and the one that the hold
+// whose place it took had.
 func (b *Builder) usedByClaim(r *ClaimRecord) bool {
-	later := r.Token != 0 && Rev(r.Token) != r.Rev
-	return b.used(r.Rev) && (!later || b.used(Rev(r.Token))) && (r.DrainRev == 0 || b.used(r.DrainRev))
+	later := r.Grant != 0 && r.Grant != r.Rev
+	moved := r.Pos != r.Rev
+	return b.used(r.Rev) && (!later || b.used(r.Grant)) && (!moved || b.used(r.Pos)) && (r.DrainRev == 0 || b.used(r.DrainRev))
+}
+
+// grantRule: only readers have the token of an earlier grant.
+func grantRule(r *ClaimRecord) rule {
+	if r.Grant == 0 {
+		return rule{r.Token == 0 && r.Granted == 0 && r.Offer == "", "granted without a grant"}
+	}
+	token := Rev(r.Token)
+	return rule{r.Grant >= r.Rev && (token == r.Grant || r.Mode == Shared && token > 0 && token < r.Grant), "grant or token"}
 }
 
 func drainRule(r *ClaimRecord, index uint64) rule {
@@ -171,7 +195,14 @@ func drainRule(r *ClaimRecord, index uint64) rule {
 		return rule{r.DrainIndex == 0 && r.DrainNote == "" && r.DrainActor == "", "drain without a revision"}
 	}
 	texts := checkText(r.DrainNote, MaxNoteLen) == "" && checkText(r.DrainActor, MaxNoteLen) == ""
-	return rule{r.Token != 0 && r.DrainRev > Rev(r.Token) && r.DrainIndex <= index && texts, "drain"}
+	return rule{r.Grant != 0 && r.DrainRev > r.Grant && r.DrainIndex <= index && texts, "drain"}
+}
+
+func barredRule(r *ClaimRecord) rule {
+	if !r.Barred {
+		return rule{r.Node == "" && r.NodeName == "", "node beside its session's"}
+	}
+	return rule{r.DrainRev != 0 && r.Delay > 0 && nodeTexts(r.Node, r.NodeName), "barred"}
 }
 
 // Finished adds a remembered answer; (session, sequence) must rise.
@@ -198,15 +229,30 @@ func (b *Builder) Finished(r FinishedRecord) error {
 	return nil
 }
 
-// possibleAnswer bounds the token of a claim by the counter; the token of an unlock is whatever the caller said.
+// answers are the codes that are remembered of each operation. Those of claims are of refused ones, and CodeCancelled of all others.
+var answers = map[Op][]Code{
+	OpClaim:     {CodeCancelled, CodeLocked, CodeKind, CodeLimit},
+	OpUnlock:    {CodeReleased, CodeNotHeld},
+	OpDowngrade: {CodeNotHeld},
+	OpAccept:    {CodeNotHeld},
+	OpHandOver:  {CodeReleased, CodeNotHeld, CodeNoWaiter},
+	OpProclaim:  {CodeOK, CodeNotHeld},
+	OpOffer:     {CodeOK, CodeNotHeld},
+	OpResize:    {CodeOK, CodeKind},
+}
+
+// possibleAnswer bounds the token of a claim by the counter; that of another request is whatever the caller said.
 func possibleAnswer(r *FinishedRecord, counter Rev) bool {
+	if !slices.Contains(answers[r.Op], r.Code) {
+		return false
+	}
 	switch {
 	case r.Op == OpClaim && r.Code == CodeCancelled:
 		return r.Token >= 0 && Rev(r.Token) <= counter
-	case r.Op == OpClaim && r.Code == CodeLocked:
+	case r.Op == OpClaim, r.Op == OpResize:
 		return r.Token == 0
 	}
-	return r.Op == OpUnlock && r.Token > 0 && (r.Code == CodeReleased || r.Code == CodeNotHeld)
+	return r.Token > 0
 }
 
 // Lost adds a lost hold; (session, revision) must rise.
@@ -220,8 +266,8 @@ func (b *Builder) Lost(r LostRecord) error {
 	if err := require("lost hold", Rev(l.Token),
 		rule{ok, "no such session"},
 		rule{lessLost(b.last.lost, r), "out of order"},
-		rule{l.Token > 0 && l.Rev > Rev(l.Token) && l.Rev <= b.want.Counter, "revision"},
-		rule{l.Seq > 0 && (l.Cause == LostForced || l.Cause == LostDrained), "sequence or cause"},
+		rule{l.Rev > Rev(l.Token) && l.Rev <= b.want.Counter, "revision"},
+		rule{l.Seq > 0 && possibleLoss(l), "sequence or cause"},
 		rule{checkText(l.Reason, MaxNoteLen) == "" && checkText(l.Actor, MaxNoteLen) == "", "reason or actor"},
 		rule{s.lost < t.limits.lost && t.lost.Len() < b.want.Lost, "more lost holds than announced or allowed"},
 	); err != nil {
@@ -232,6 +278,16 @@ func (b *Builder) Lost(r LostRecord) error {
 	t.sessions.Set(r.Session, s)
 	b.last.lost = r
 	return nil
+}
+
+func possibleLoss(l *Lost) bool {
+	switch l.Cause {
+	case LostForced, LostDrained:
+		return l.Token > 0 && l.Limit == 0
+	case LostLimit:
+		return l.Token == 0 && l.Limit > 0
+	}
+	return false
 }
 
 // Audit adds a forced release; revisions must rise.
@@ -251,6 +307,29 @@ func (b *Builder) Audit(r AuditRecord) error {
 		return b.fail(err)
 	}
 	t.audit.Set(r.Rev, r)
+	return nil
+}
+
+// Limit adds the limit of a semaphore; names must rise.
+func (b *Builder) Limit(r LimitRecord) error {
+	if err := b.closeClaims(); err != nil {
+		return err
+	}
+	t := b.table
+	u, used := t.semaphore(r.Name)
+	if err := require("limit of a semaphore", Rev(r.Limit),
+		rule{r.Name > b.last.limit, "out of order"},
+		rule{checkName(r.Name) == "", "name"},
+		rule{used || r.Set && t.first(r.Name) == nil, "no such semaphore"},
+		rule{r.Limit > 0 && r.Limit <= MaxPermits && r.Former <= MaxPermits && r.Former != r.Limit && (r.Set || r.Former == 0), "limit"},
+		rule{r.Former != 0 || u.inUse <= r.Limit, "more permits held than there are"},
+		rule{!r.Set || t.limitsSet < t.limits.limits, "more limits set than the state machine allows"},
+	); err != nil {
+		return b.fail(err)
+	}
+	u.mode, u.limit, u.former, u.set = Permits, r.Limit, r.Former, r.Set
+	t.setUse(r.Name, u)
+	b.last.limit = r.Name
 	return nil
 }
 
@@ -281,21 +360,4 @@ func (b *Builder) checkRevs() error {
 		}
 	}
 	return nil
-}
-
-// checkQueues holds the state against the two rules of the queue: a held claim is the first on each of its names, and a waiting claim
-// that is the first on all of them would have been granted. One pass over all queues: only a waiting claim at the head of a queue has to be
-// looked for in its other queues.
-func (s *state) checkQueues() error {
-	var err error
-	var previous queueEntry
-	s.queue.Scan(func(e queueEntry) bool {
-		first := e.name != previous.name
-		if held := e.claim.token != 0; held && !first || !held && first && s.foremost(e.claim) {
-			err = fmt.Errorf("claim %d: place in its queues and token disagree", e.claim.rev)
-		}
-		previous = e
-		return err == nil
-	})
-	return err
 }

@@ -15,28 +15,31 @@ func (s *state) loadClaims(claims []*claim) error {
 	places := make([]queueEntry, 0, len(claims))
 	var held []holdEntry
 	for _, c := range claims {
-		byRequest = append(byRequest, claimEntry{c.owner.id, c.seq, c})
 		for _, name := range c.names {
-			places = append(places, queueEntry{name, c.rev, c})
-		}
-		if c.token != 0 {
-			held = append(held, holdEntry{c.owner.id, c.token, c})
+			places = append(places, queueEntry{name, c.pos, c})
 		}
 		if c.drain != nil {
-			s.drains.Set(c.token, c)
+			s.drains.Set(c.grant, c)
+		}
+		if c.barred {
+			s.barred++
+			continue
+		}
+		byRequest = append(byRequest, claimEntry{c.owner.id, c.seq, c})
+		if c.grant != 0 {
+			held = append(held, holdEntry{c.owner.id, c.grant, c})
 		}
 	}
 	if e, twice := load(s.claims, byRequest, lessClaim); twice {
 		return fmt.Errorf("session %d: sequence %d is two live claims", e.session, e.seq)
 	}
 	if e, twice := load(s.queue, places, lessQueue); twice {
-		return fmt.Errorf("two claims have revision %d", e.rev)
+		return fmt.Errorf("two claims stand at place %d of %q", e.pos, e.name)
 	}
 	if e, twice := load(s.holds, held, lessHold); twice {
-		return fmt.Errorf("token %d used twice", e.token)
+		return fmt.Errorf("revision %d is two grants", e.grant)
 	}
-	s.loadWaiting(places)
-	return nil
+	return s.loadUses(places)
 }
 
 // load sorts items, fills an empty tree with them, and tells an item whose key came twice.
@@ -58,18 +61,45 @@ func load[T any](tree *btree.BTreeG[T], items []T, less func(a, b T) bool) (repe
 	return repeated, false
 }
 
-// loadWaiting counts the waiting claims of each name in the sorted places of all queues.
-func (s *state) loadWaiting(places []queueEntry) {
+// loadUses counts the waiting claims of each name, and what is held of it in a mode that can be shared, in the sorted places of all queues.
+func (s *state) loadUses(places []queueEntry) error {
 	for len(places) > 0 {
-		name, n, end := places[0].name, 0, 0
+		name, waiting, end := places[0].name, 0, 0
+		var u use
+		var inUse uint64
 		for ; end < len(places) && places[end].name == name; end++ {
-			if places[end].claim.token == 0 {
-				n++
+			c := places[end].claim
+			if c.mode == Permits {
+				u.mode = Permits
+			}
+			if c.grant == 0 {
+				waiting++
+				continue
+			}
+			if c.mode != Exclusive {
+				u.mode, u.last, u.holders, u.token = c.mode, c.pos, u.holders+1, c.token
+				inUse += uint64(c.count)
 			}
 		}
-		if n > 0 {
-			s.waiting.Load(name, n)
+		if inUse > MaxPermits {
+			return fmt.Errorf("%q: %d permits held", name, inUse)
+		}
+		if waiting > 0 {
+			s.waiting.Load(name, waiting)
+		}
+		if u != (use{}) {
+			u.inUse = uint32(inUse)
+			s.loadUse(name, u)
 		}
 		places = places[end:]
 	}
+	return nil
+}
+
+func (s *state) loadUse(name string, u use) {
+	if u.mode == Permits {
+		u.token = 0
+	}
+	s.countSemaphore(u, +1)
+	s.uses.Load(name, u)
 }

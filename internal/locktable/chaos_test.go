@@ -18,7 +18,10 @@ type chaos struct {
 	next        map[SessionID]uint64
 	floor       map[SessionID]uint64
 	live, dead  []Event // grants that hold and grants that ended, newest last
-	drains      []Drain
+	queued      []Event // claims that wait, once under each name
+	open, past  []Drain // drains and delays that go on, and all there ever were
+	offers      []*Command
+	limits      map[string]uint32 // as last set
 	renewed     map[SessionID]uint64
 	sent        []*Command
 	spoiled     map[*Command]bool // must be refused whatever the state is
@@ -27,24 +30,30 @@ type chaos struct {
 
 // mood is what one seed does more or less often than another, so that some runs have long queues and others many short holds.
 type mood struct {
-	names int // of the pool
-	many  int // percent of claims with several names
-	floor int // percent of requests that raise their floor
-	calm  int // percent of unlocks and ends of sessions that become claims
+	names      int // of the pool
+	semaphores int // every so many of them are used as semaphores, as a rule
+	readers    int // percent of the claims on locks that are shared
+	many       int // percent of exclusive claims with several names
+	delays     int // percent of claims with a lock delay
+	floor      int // percent of requests that raise their floor
+	calm       int // percent of unlocks and ends of sessions that become claims
 }
 
 var moods = []mood{
-	{names: 10, many: 33, floor: 35},
-	{names: 3, many: 50, floor: 35},
-	{names: 1, many: 0, floor: 35, calm: 60},
-	{names: 5, many: 60, floor: 5},
-	{names: 40, many: 10, floor: 60, calm: 20},
+	{names: 10, semaphores: 3, readers: 30, many: 33, delays: 10, floor: 35},
+	{names: 3, semaphores: 9, readers: 20, many: 60, floor: 35},
+	{names: 1, semaphores: 9, readers: 60, delays: 5, floor: 35, calm: 60},
+	{names: 5, semaphores: 5, readers: 10, many: 60, delays: 30, floor: 5},
+	{names: 40, semaphores: 2, readers: 50, many: 10, delays: 10, floor: 60, calm: 20},
+	{names: 1, semaphores: 1, delays: 10, floor: 35, calm: 30},
+	{names: 2, semaphores: 2, readers: 40, delays: 50, floor: 35},
 }
 
 func newChaos(seed uint64) *chaos {
 	return &chaos{
 		rng: rand.New(rand.NewPCG(seed, seed)), mood: moods[seed%uint64(len(moods))], index: 1, term: 2,
 		next: map[SessionID]uint64{}, floor: map[SessionID]uint64{}, renewed: map[SessionID]uint64{}, spoiled: map[*Command]bool{},
+		limits: map[string]uint32{},
 	}
 }
 
@@ -53,10 +62,10 @@ func (g *chaos) chance(percent int) bool { return g.rng.IntN(100) < percent }
 // command is the next command; advance moves the log.
 func (g *chaos) command() *Command {
 	switch {
-	case g.index == 1 && g.chance(80), g.index > 1 && g.chance(1) && g.chance(20):
+	case g.counter == 0 && g.chance(70), g.chance(1) && g.chance(20):
 		return &Command{Op: OpFound, ClusterID: fmt.Sprint("c", g.index), Rev: 1000, TTL: time.Minute}
 	case len(g.sent) > 0 && g.chance(15):
-		return g.recent(g.sent, 20+g.rng.IntN(2)*300) // the very same request again, perhaps long after
+		return recent(g, g.sent, 20+g.rng.IntN(2)*300) // the very same request again, perhaps long after
 	}
 	c := g.fresh()
 	if g.chance(2) {
@@ -69,55 +78,116 @@ func (g *chaos) command() *Command {
 	return c
 }
 
-func (g *chaos) recent(from []*Command, within int) *Command {
+// recent is one of the last few of a list that is not empty.
+func recent[T any](g *chaos, from []T, within int) T {
 	return from[max(0, len(from)-1-g.rng.IntN(within))]
 }
 
 func (g *chaos) fresh() *Command {
 	if len(g.sessions) == 0 || g.chance(3) {
-		return &Command{Op: OpOpen, Node: fmt.Sprint("n", g.rng.IntN(4)), NodeName: "web", TTL: time.Duration(1+g.rng.IntN(70)) * time.Second}
+		return g.openSession()
 	}
 	s := g.sessions[g.rng.IntN(len(g.sessions))]
 	p := g.rng.IntN(100)
-	if p >= 38 && p < 62 && g.chance(g.mood.calm) {
+	if p >= 35 && p < 55 && g.chance(g.mood.calm) {
 		p = 0
 	}
 	switch {
-	case p < 38:
+	case p < 35:
 		return g.claim(s)
+	case p < 55:
+		return g.aboutHold(&Command{Op: OpUnlock, Session: s})
 	case p < 62:
-		return &Command{Op: OpUnlock, Session: s, Seq: g.seq(s), Floor: g.raise(s), Token: g.token(s)}
-	case p < 72:
 		return &Command{Op: OpCancel, Session: s, Seq: g.oldSeq(s), Floor: g.raise(s)}
-	case p < 80:
+	case p < 68:
 		return &Command{Op: OpRenew, Session: s, Since: max(0, g.counter-Rev(g.rng.IntN(60))+1)}
-	case p < 86:
-		grant := g.grant()
-		return &Command{Op: OpForce, Names: []string{grant.Name}, Token: grant.Token, Now: g.chance(40), Note: g.text("why"), Actor: g.text("who")}
-	case p < 91 && len(g.drains) > 0:
-		d := g.drains[max(0, len(g.drains)-1-g.rng.IntN(4))]
-		return &Command{Op: OpDrained, Token: d.Token, RenewIndex: d.Index + uint64(g.rng.IntN(20)/19), Term: g.someTerm()}
+	case p < 74:
+		return g.force()
+	case p < 80 && len(g.past) > 0:
+		return g.drained()
+	case p < 89:
+		return g.move(s)
+	case p < 91:
+		name := g.name(true)
+		return &Command{Op: OpResize, Session: s, Seq: g.seq(s), Floor: g.raise(s), Names: []string{name}, Limit: uint32(1 + g.rng.IntN(7))}
 	case p < 96:
 		return g.rare(s)
 	}
 	return g.read()
 }
 
-func (g *chaos) claim(s SessionID) *Command {
-	return &Command{
-		Op: OpClaim, Session: s, Seq: g.seq(s), Floor: g.raise(s), Names: g.someNames(), Try: g.chance(25), Note: g.text("x"),
+func (g *chaos) openSession() *Command {
+	c := &Command{Op: OpOpen, Node: fmt.Sprint("n", g.rng.IntN(4)), NodeName: "web", TTL: time.Duration(1+g.rng.IntN(70)) * time.Second}
+	if g.chance(70) {
+		c.Incarnation = fmt.Sprint("i", g.rng.IntN(2))
 	}
+	return c
+}
+
+// claim is mostly one that suits its names. The others collide: a lock where a semaphore is, another limit, or the other way round.
+func (g *chaos) claim(s SessionID) *Command {
+	c := &Command{Op: OpClaim, Session: s, Seq: g.seq(s), Floor: g.raise(s), Try: g.chance(25), Note: g.text("x")}
+	if g.chance(g.mood.delays) {
+		c.Delay = time.Duration(1+g.rng.IntN(3)) * time.Second
+	}
+	if g.chance(10) {
+		c.Value = fmt.Sprint("v", g.rng.IntN(3))
+	}
+	at := g.rng.IntN(g.mood.names)
+	c.Names = []string{nameAt(at)}
+	switch {
+	case g.isSemaphore(at) != g.chance(4):
+		c.Mode, c.Limit = Permits, g.limit(c.Names[0])
+		c.Count = uint32(1 + g.rng.IntN(int(min(c.Limit, 4))))
+	case g.chance(g.mood.readers):
+		c.Mode = Shared
+	default:
+		c.Names = g.someNames()
+	}
+	return c
+}
+
+// limit is mostly the last one set, or the one that everybody names of old.
+func (g *chaos) limit(name string) uint32 {
+	usual := uint32(3 + len(name))
+	switch set, ok := g.limits[name]; {
+	case g.chance(6):
+		return uint32(1 + g.rng.IntN(9))
+	case ok && g.chance(70):
+		return set
+	}
+	return usual
+}
+
+func (g *chaos) force() *Command {
+	grant := g.grant()
+	c := &Command{Op: OpForce, Names: []string{grant.Name}, Token: grant.Token, Now: g.chance(40), Note: g.text("why"), Actor: g.text("who")}
+	if g.chance(20) {
+		c.Session = max(1, grant.Session)
+	}
+	return c
+}
+
+// drained ends mostly a drain or a delay that goes on.
+func (g *chaos) drained() *Command {
+	d := recent(g, g.past, 4)
+	if len(g.open) > 0 && g.chance(85) {
+		d = g.open[g.rng.IntN(len(g.open))]
+	}
+	return &Command{Op: OpDrained, Rev: d.Grant, RenewIndex: d.Index + uint64(g.rng.IntN(20)/19), Term: g.someTerm()}
 }
 
 // rare are the commands that come seldom beside claims and releases: the ends of sessions, which would leave little to compare if they
 // came often, and a waiter that asks again.
 func (g *chaos) rare(s SessionID) *Command {
 	switch p := g.rng.IntN(100); {
-	case p < 24 && !g.chance(g.mood.calm):
+	case p < 22 && !g.chance(g.mood.calm):
 		return &Command{Op: OpExpire, Session: s, RenewIndex: g.renewed[s] - uint64(g.rng.IntN(4)/3), Term: g.someTerm()}
-	case p < 36 && !g.chance(g.mood.calm):
-		return &Command{Op: OpClose, Session: s}
-	case p < 46:
+	case p < 34 && !g.chance(g.mood.calm):
+		return &Command{Op: OpClose, Session: s, Now: g.chance(50)}
+	case p < 42:
+		return &Command{Op: OpRestart, Node: fmt.Sprint("n", g.rng.IntN(4)), Incarnation: fmt.Sprint("i", g.rng.IntN(2)), RenewIndex: g.restartIndex()}
+	case p < 48:
 		return &Command{Op: OpLevel, Level: uint32(1 + g.rng.IntN(9))}
 	}
 	if again := g.relink(); again != nil {
@@ -126,11 +196,22 @@ func (g *chaos) rare(s SessionID) *Command {
 	return g.claim(s)
 }
 
+func (g *chaos) restartIndex() uint64 {
+	return g.index - min(g.index-1, uint64(g.rng.IntN(3)/2*g.rng.IntN(300)))
+}
+
 func (g *chaos) read() *Command {
-	if g.chance(30) {
+	switch p := g.rng.IntN(100); {
+	case p < 20:
 		return &Command{Op: OpBarrier}
+	case p < 60:
+		c := &Command{Op: OpList, Count: uint32(1 + g.rng.IntN(6)), After: g.text(g.name(false))}
+		if prefix := g.name(false); g.chance(30) {
+			c.Names = []string{prefix[:1]}
+		}
+		return c
 	}
-	return &Command{Op: OpInspect, Names: g.someNames()[:1]}
+	return &Command{Op: OpInspect, Names: []string{g.name(g.chance(50))}}
 }
 
 // relink is the claim of a hold once more, as a waiter that missed its grant sends it, at times with another content, at times when the hold
@@ -148,14 +229,30 @@ func (g *chaos) relink() *Command {
 		if g.chance(70) {
 			return c
 		}
-		if other := *c; !g.spoiled[c] {
-			if other.Note += "y"; g.chance(50) {
-				other.Note, other.Names = c.Note, append([]string{"other"}, c.Names[1:]...)
-			}
-			return &other
+		if !g.spoiled[c] {
+			return g.altered(*c)
 		}
 	}
 	return nil
+}
+
+// altered is a claim with another content.
+func (g *chaos) altered(c Command) *Command {
+	switch g.rng.IntN(4) {
+	case 0:
+		c.Note += "y"
+	case 1:
+		c.Names = append([]string{"other"}, c.Names[1:]...)
+	case 2:
+		c.Delay += time.Second
+	case 3:
+		if c.Mode == Permits {
+			c.Count = 1 + c.Count%c.Limit
+		} else if c.Mode, c.Names = Shared-c.Mode, c.Names[:1]; c.Mode == Shared {
+			c.Try = false
+		}
+	}
+	return &c
 }
 
 func (g *chaos) text(s string) string {
@@ -188,7 +285,23 @@ func (g *chaos) raise(s SessionID) uint64 {
 	return g.floor[s]
 }
 
-// someNames are one name or several; some are prefixes of others, and once in a while they are as many as are allowed.
+// nameAt is a name of the pool; some are prefixes of others.
+func nameAt(at int) string { return strings.Repeat("a", at%3) + fmt.Sprint(at/3) }
+
+func (g *chaos) isSemaphore(at int) bool { return at%g.mood.semaphores == g.mood.semaphores-1 }
+
+// name is any one of the pool, mostly one that is used as a semaphore or as a lock.
+func (g *chaos) name(semaphore bool) string {
+	at := g.rng.IntN(g.mood.names)
+	for range 3 {
+		if g.isSemaphore(at) != semaphore {
+			at = g.rng.IntN(g.mood.names)
+		}
+	}
+	return nameAt(at)
+}
+
+// someNames are one name or several, mostly of locks, and once in a while they are as many as are allowed.
 func (g *chaos) someNames() []string {
 	n, pool := 1, g.mood.names
 	switch {
@@ -197,104 +310,14 @@ func (g *chaos) someNames() []string {
 	case g.chance(g.mood.many):
 		n = min(2+g.rng.IntN(2), pool)
 	}
-	names := make([]string, n)
-	for i, at := range g.rng.Perm(pool)[:n] {
-		names[i] = strings.Repeat("a", at%3) + fmt.Sprint(at/3)
+	var names []string
+	for _, at := range g.rng.Perm(pool) {
+		if len(names) < n && (!g.isSemaphore(at) || pool > g.mood.names || g.chance(4)) {
+			names = append(names, nameAt(at))
+		}
+	}
+	if len(names) == 0 {
+		return []string{nameAt(g.rng.IntN(pool))}
 	}
 	return names
-}
-
-// grant is mostly one that holds, at times one that ended or never was.
-func (g *chaos) grant() Event {
-	switch {
-	case len(g.live) > 0 && g.chance(85):
-		return g.live[g.rng.IntN(len(g.live))]
-	case len(g.dead) > 0 && g.chance(85):
-		return g.dead[max(0, len(g.dead)-1-g.rng.IntN(8))]
-	}
-	return Event{Name: "0", Token: Token(1 + g.rng.Int64N(2000))}
-}
-
-// token is mostly one that the session itself holds, at times one that it held.
-func (g *chaos) token(s SessionID) Token {
-	own := func(e Event) bool { return e.Session == s && g.chance(70) }
-	if at := slices.IndexFunc(g.live, own); at >= 0 && g.chance(85) {
-		return g.live[at].Token
-	}
-	lately := g.dead[max(0, len(g.dead)-32):]
-	if at := slices.IndexFunc(lately, own); at >= 0 {
-		return lately[at].Token
-	}
-	return g.grant().Token
-}
-
-// spoilers break a command of any operation.
-var spoilers = []func(c *Command){
-	func(c *Command) { c.Op = OpNone },
-	func(c *Command) { c.Op = OpLevel + 1 },
-	func(c *Command) { c.Op += 100 },
-	func(c *Command) { *c = Command{Op: OpFound + (c.Op-OpFound)%(OpInspect-OpFound+1)} }, // nothing that it needs
-	func(c *Command) { c.Session = -1 },
-	func(c *Command) { c.Token = -1 },
-	func(c *Command) { c.Since = -1 },
-	func(c *Command) { c.Rev = maxFirstRev + 1 },
-	func(c *Command) { c.TTL = MinTTL - 1 },
-	func(c *Command) { c.TTL = -time.Second },
-	func(c *Command) { c.Mode = 1 },
-	func(c *Command) { c.Names = []string{""} },
-	func(c *Command) { c.Names = []string{"0", "1", "0"} },
-	func(c *Command) { c.Names = []string{strings.Repeat("x", MaxNameLen+1)} },
-	func(c *Command) { c.Names = make([]string, MaxNames+1) },
-	func(c *Command) { c.Names = []string{"a\n"} },
-	func(c *Command) { c.Note = "\xff" },
-	func(c *Command) { c.Actor = strings.Repeat("x", MaxNoteLen+1) },
-	func(c *Command) { c.ClusterID, c.Level = "c", 1 }, // no operation has both
-	func(c *Command) { c.Node, c.Session = "n", 1 },
-	func(c *Command) { c.Try, c.Now = true, true },
-	func(c *Command) { c.Seq, c.Term = 1, 1 },
-	func(c *Command) { c.NodeName, c.RenewIndex = "n", 1 },
-	func(c *Command) { c.Floor, c.Since = 1, 1 },
-}
-
-func (g *chaos) spoil(c *Command) *Command {
-	bad := *c
-	spoilers[g.rng.IntN(len(spoilers))](&bad)
-	g.spoiled[&bad] = true
-	return &bad
-}
-
-// advance learns from what a command did and moves on in the log.
-func (g *chaos) advance(r Result, eff *Effects) {
-	if r.Session != 0 {
-		g.sessions = append(g.sessions, r.Session)
-	}
-	for _, e := range eff.Events {
-		g.counter = e.Rev
-		switch e.Kind {
-		case EventGranted:
-			g.live = append(g.live, e)
-		case EventReleased, EventExpired, EventForced:
-			g.live = slices.DeleteFunc(g.live, func(l Event) bool { return l.Token == e.Token })
-			g.dead = append(g.dead, e)
-		}
-	}
-	for _, id := range eff.Ended {
-		if g.chance(95) { // else its node has not noticed
-			g.sessions = slices.DeleteFunc(g.sessions, func(s SessionID) bool { return s == id })
-		}
-	}
-	for _, n := range eff.Renewed {
-		g.renewed[n.Session] = n.Index
-	}
-	for _, d := range eff.Drains {
-		if d.Index != 0 {
-			g.drains = append(g.drains, d)
-		}
-	}
-	if !g.chance(30) { // else the next command shares the entry
-		g.index++
-	}
-	if g.chance(1) {
-		g.term++
-	}
 }

@@ -3,6 +3,7 @@ package locktable
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -38,11 +39,20 @@ const (
 	fRev
 	fClusterID
 	fLevel
+	fOf
+	fCount
+	fLimit
+	fValue
+	fDelay
+	fFrom
+	fSecret
+	fAfter
+	fIncarnation
 )
 
 var fieldNames = [...]string{
 	"Session", "Seq", "Floor", "Names", "Mode", "Try", "Now", "Token", "Note", "Actor", "Node", "NodeName", "TTL", "Since",
-	"RenewIndex", "Term", "Rev", "ClusterID", "Level",
+	"RenewIndex", "Term", "Rev", "ClusterID", "Level", "Of", "Count", "Limit", "Value", "Delay", "From", "Secret", "After", "Incarnation",
 }
 
 // shape is which fields an operation must and may set; all others must be zero, so that one request has one encoding and a field
@@ -51,18 +61,27 @@ type shape struct{ must, may fields }
 
 var shapes = [...]shape{
 	OpFound:   {must: fClusterID | fRev | fTTL},
-	OpOpen:    {must: fNode | fTTL, may: fNodeName},
+	OpOpen:    {must: fNode | fTTL, may: fNodeName | fIncarnation},
 	OpRenew:   {must: fSession, may: fSince},
-	OpClose:   {must: fSession},
+	OpClose:   {must: fSession, may: fNow},
 	OpExpire:  {must: fSession, may: fRenewIndex | fTerm},
-	OpClaim:   {must: fSession | fSeq | fNames, may: fFloor | fMode | fTry | fNote},
+	OpClaim:   {must: fSession | fSeq | fNames, may: fFloor | fMode | fTry | fNote | fValue | fDelay | fCount | fLimit},
 	OpCancel:  {must: fSession | fSeq, may: fFloor},
-	OpUnlock:  {must: fSession | fSeq | fToken, may: fFloor},
-	OpForce:   {must: fNames | fToken, may: fNow | fNote | fActor},
-	OpDrained: {must: fToken, may: fRenewIndex | fTerm},
+	OpUnlock:  {must: fSession | fSeq | fOf | fToken, may: fFloor},
+	OpForce:   {must: fNames | fToken, may: fSession | fNow | fNote | fActor},
+	OpDrained: {must: fRev, may: fRenewIndex | fTerm},
 	OpInspect: {must: fNames},
 	OpBarrier: {},
 	OpLevel:   {must: fLevel},
+
+	OpDowngrade: {must: fSession | fSeq | fOf | fToken, may: fFloor | fNote},
+	OpProclaim:  {must: fSession | fSeq | fOf | fToken, may: fFloor | fValue},
+	OpHandOver:  {must: fSession | fSeq | fOf | fToken | fRev, may: fFloor},
+	OpResize:    {must: fSession | fSeq | fNames | fLimit, may: fFloor},
+	OpOffer:     {must: fSession | fSeq | fOf | fToken | fSecret, may: fFloor},
+	OpAccept:    {must: fSession | fSeq | fFrom | fOf | fToken | fSecret, may: fFloor | fNote},
+	OpList:      {must: fCount, may: fNames | fAfter},
+	OpRestart:   {must: fNode | fIncarnation | fRenewIndex},
 }
 
 // maxFirstRev bounds the counter at founding, so that it cannot overflow however long the cluster lives.
@@ -90,7 +109,10 @@ func check(c *Command) *CommandError {
 	if err := checkTexts(c); err != nil {
 		return err
 	}
-	return checkNames(c)
+	if err := checkNames(c); err != nil {
+		return err
+	}
+	return checkSharing(c)
 }
 
 func checkShape(c *Command, s shape) *CommandError {
@@ -119,7 +141,8 @@ func (c *Command) fields() fields {
 	for i, isSet := range [...]bool{
 		c.Session != 0, c.Seq != 0, c.Floor != 0, len(c.Names) != 0, c.Mode != 0, c.Try, c.Now, c.Token != 0, c.Note != "",
 		c.Actor != "", c.Node != "", c.NodeName != "", c.TTL != 0, c.Since != 0, c.RenewIndex != 0, c.Term != 0, c.Rev != 0,
-		c.ClusterID != "", c.Level != 0,
+		c.ClusterID != "", c.Level != 0, c.Of != 0, c.Count != 0, c.Limit != 0, c.Value != "", c.Delay != 0, c.From != 0, c.Secret != "",
+		c.After != "", c.Incarnation != "",
 	} {
 		if isSet {
 			set |= 1 << i
@@ -142,8 +165,40 @@ func checkNumbers(c *Command) *CommandError {
 		return &CommandError{"Rev", "too high"}
 	case c.TTL != 0 && c.TTL < MinTTL:
 		return &CommandError{"TTL", fmt.Sprintf("below %v", MinTTL)}
-	case c.Mode != Exclusive:
+	case c.Mode > Permits:
 		return &CommandError{"Mode", "unknown mode"}
+	case c.From < 0:
+		return &CommandError{"From", "negative"}
+	case c.Limit > MaxPermits:
+		return &CommandError{"Limit", fmt.Sprintf("above %d", MaxPermits)}
+	case c.Op == OpList && c.Count > MaxList:
+		return &CommandError{"Count", fmt.Sprintf("above %d", MaxList)}
+	}
+	return checkDelay(c.Delay)
+}
+
+func checkDelay(d time.Duration) *CommandError {
+	if d < 0 || d > MaxDelay || d%time.Millisecond != 0 {
+		return &CommandError{"Delay", fmt.Sprintf("not between 0 and %v in whole milliseconds", MaxDelay)}
+	}
+	return nil
+}
+
+// checkSharing is how the mode of a claim goes with its other fields.
+func checkSharing(c *Command) *CommandError {
+	switch {
+	case c.Op != OpClaim:
+		return nil
+	case c.Mode != Exclusive && len(c.Names) != 1:
+		return &CommandError{"Names", "only exclusive claims can have several names"}
+	case c.Mode != Permits && c.Count != 0:
+		return &CommandError{"Count", "does not belong to this mode"}
+	case c.Mode != Permits && c.Limit != 0:
+		return &CommandError{"Limit", "does not belong to this mode"}
+	case c.Mode == Permits && (c.Count == 0 || c.Limit == 0):
+		return &CommandError{"Count", "permits and their limit must be given"}
+	case c.Count > c.Limit:
+		return &CommandError{"Count", "more permits than there are"}
 	}
 	return nil
 }
@@ -155,13 +210,20 @@ func checkTexts(c *Command) *CommandError {
 	}{
 		{"Note", c.Note, MaxNoteLen}, {"Actor", c.Actor, MaxNoteLen},
 		{"Node", c.Node, MaxNodeLen}, {"NodeName", c.NodeName, MaxNodeLen}, {"ClusterID", c.ClusterID, MaxNodeLen},
+		{"Incarnation", c.Incarnation, MaxNodeLen}, {"Secret", c.Secret, MaxNodeLen}, {"After", c.After, MaxNameLen},
 	} {
 		if reason := checkText(t.text, t.max); reason != "" {
 			return &CommandError{t.field, reason}
 		}
 	}
+	if !checkValue(c.Value) {
+		return &CommandError{"Value", fmt.Sprintf("not UTF-8 of at most %d bytes", MaxValueLen)}
+	}
 	return nil
 }
+
+// checkValue allows control characters: a value is for programs, and nothing prints it as it is.
+func checkValue(v string) bool { return len(v) <= MaxValueLen && utf8.ValidString(v) }
 
 // checkText is the reason why a text is refused, empty if it is not. Control characters are refused everywhere because all texts end
 // up in logs and on terminals.

@@ -11,23 +11,32 @@ import (
 func valid() map[Op]Command {
 	return map[Op]Command{
 		OpFound:   {Op: OpFound, ClusterID: "c", Rev: 1, TTL: time.Minute},
-		OpOpen:    {Op: OpOpen, Node: "n", NodeName: "web", TTL: time.Second},
+		OpOpen:    {Op: OpOpen, Node: "n", NodeName: "web", TTL: time.Second, Incarnation: "i"},
 		OpRenew:   {Op: OpRenew, Session: 1, Since: 7},
-		OpClose:   {Op: OpClose, Session: 1},
+		OpClose:   {Op: OpClose, Session: 1, Now: true},
 		OpExpire:  {Op: OpExpire, Session: 1, RenewIndex: 3, Term: 2},
-		OpClaim:   {Op: OpClaim, Session: 1, Seq: 1, Floor: 1, Names: []string{"a", "b"}, Try: true, Note: "x"},
+		OpClaim:   {Op: OpClaim, Session: 1, Seq: 1, Floor: 1, Names: []string{"a", "b"}, Try: true, Note: "x", Value: "v\n", Delay: time.Second},
 		OpCancel:  {Op: OpCancel, Session: 1, Seq: 1, Floor: 1},
-		OpUnlock:  {Op: OpUnlock, Session: 1, Seq: 1, Floor: 1, Token: 9},
-		OpForce:   {Op: OpForce, Names: []string{"a"}, Token: 9, Now: true, Note: "x", Actor: "y"},
-		OpDrained: {Op: OpDrained, Token: 9, RenewIndex: 3, Term: 2},
+		OpUnlock:  {Op: OpUnlock, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9},
+		OpForce:   {Op: OpForce, Names: []string{"a"}, Session: 1, Token: 9, Now: true, Note: "x", Actor: "y"},
+		OpDrained: {Op: OpDrained, Rev: 9, RenewIndex: 3, Term: 2},
 		OpInspect: {Op: OpInspect, Names: []string{"a"}},
 		OpBarrier: {Op: OpBarrier},
 		OpLevel:   {Op: OpLevel, Level: 2},
+
+		OpDowngrade: {Op: OpDowngrade, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9, Note: "x"},
+		OpProclaim:  {Op: OpProclaim, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9, Value: "x\n"},
+		OpHandOver:  {Op: OpHandOver, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9, Rev: 10},
+		OpResize:    {Op: OpResize, Session: 1, Seq: 2, Floor: 1, Names: []string{"a"}, Limit: MaxPermits},
+		OpOffer:     {Op: OpOffer, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9, Secret: OfferHash("s")},
+		OpAccept:    {Op: OpAccept, Session: 1, Seq: 2, Floor: 1, From: 2, Of: 1, Token: 9, Secret: "s", Note: "x"},
+		OpList:      {Op: OpList, Names: []string{"a"}, After: "ab", Count: MaxList},
+		OpRestart:   {Op: OpRestart, Node: "n", Incarnation: "i", RenewIndex: 4},
 	}
 }
 
 func TestCheckAccepts(t *testing.T) {
-	for op := OpFound; op <= OpLevel; op++ {
+	for op := OpFound; op <= OpRestart; op++ {
 		c, ok := valid()[op]
 		if !ok {
 			t.Fatalf("no example of %v", op)
@@ -61,7 +70,34 @@ func TestCheckRefuses(t *testing.T) {
 		{"too many names", "Names", OpClaim, func(c *Command) { c.Names = make([]string, MaxNames+1) }},
 		{"two names to force", "Names", OpForce, func(c *Command) { c.Names = []string{"a", "b"} }},
 		{"two names to inspect", "Names", OpInspect, func(c *Command) { c.Names = []string{"a", "b"} }},
-		{"unknown mode", "Mode", OpClaim, func(c *Command) { c.Mode = 1 }},
+		{"unknown mode", "Mode", OpClaim, func(c *Command) { c.Mode = Permits + 1 }},
+		{"readers of two names", "Names", OpClaim, func(c *Command) { c.Mode = Shared }},
+		{"two semaphores", "Names", OpClaim, func(c *Command) { c.Mode, c.Count, c.Limit = Permits, 1, 1 }},
+		{"permits of a lock", "Count", OpClaim, func(c *Command) { c.Count = 1 }},
+		{"limit of a lock", "Limit", OpClaim, func(c *Command) { c.Limit = 1 }},
+		{"no permits", "Count", OpClaim, func(c *Command) { c.Names, c.Mode, c.Limit = c.Names[:1], Permits, 1 }},
+		{"no limit", "Count", OpClaim, func(c *Command) { c.Names, c.Mode, c.Count = c.Names[:1], Permits, 1 }},
+		{"more permits than the limit", "Count", OpClaim, func(c *Command) { c.Names, c.Mode, c.Count, c.Limit = c.Names[:1], Permits, 3, 2 }},
+		{"limit too high", "Limit", OpResize, func(c *Command) { c.Limit = MaxPermits + 1 }},
+		{"no limit to set", "Limit", OpResize, func(c *Command) { c.Limit = 0 }},
+		{"long value", "Value", OpProclaim, func(c *Command) { c.Value = strings.Repeat("x", MaxValueLen+1) }},
+		{"value not UTF-8", "Value", OpClaim, func(c *Command) { c.Value = "\xff" }},
+		{"long delay", "Delay", OpClaim, func(c *Command) { c.Delay = MaxDelay + time.Millisecond }},
+		{"negative delay", "Delay", OpClaim, func(c *Command) { c.Delay = -time.Millisecond }},
+		{"delay of microseconds", "Delay", OpClaim, func(c *Command) { c.Delay = time.Second + time.Microsecond }},
+		{"no claim to unlock", "Of", OpUnlock, func(c *Command) { c.Of = 0 }},
+		{"no waiter to hand over to", "Rev", OpHandOver, func(c *Command) { c.Rev = 0 }},
+		{"no secret", "Secret", OpAccept, func(c *Command) { c.Secret = "" }},
+		{"long secret", "Secret", OpOffer, func(c *Command) { c.Secret = long }},
+		{"nobody to accept from", "From", OpAccept, func(c *Command) { c.From = 0 }},
+		{"negative giver", "From", OpAccept, func(c *Command) { c.From = -1 }},
+		{"list of nothing", "Count", OpList, func(c *Command) { c.Count = 0 }},
+		{"list of too many", "Count", OpList, func(c *Command) { c.Count = MaxList + 1 }},
+		{"two prefixes", "Names", OpList, func(c *Command) { c.Names = []string{"a", "b"} }},
+		{"list after a long name", "After", OpList, func(c *Command) { c.After = long }},
+		{"restart at no index", "RenewIndex", OpRestart, func(c *Command) { c.RenewIndex = 0 }},
+		{"restart of no start", "Incarnation", OpRestart, func(c *Command) { c.Incarnation = "" }},
+		{"long incarnation", "Incarnation", OpOpen, func(c *Command) { c.Incarnation = long }},
 		{"long note", "Note", OpClaim, func(c *Command) { c.Note = long }},
 		{"note with a newline", "Note", OpForce, func(c *Command) { c.Note = "a\nb" }},
 		{"long actor", "Actor", OpForce, func(c *Command) { c.Actor = long }},
@@ -72,7 +108,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"short TTL", "TTL", OpOpen, func(c *Command) { c.TTL = MinTTL - 1 }},
 		{"negative TTL", "TTL", OpFound, func(c *Command) { c.TTL = -time.Hour }},
 		{"no token", "Token", OpUnlock, func(c *Command) { c.Token = 0 }},
-		{"negative token", "Token", OpDrained, func(c *Command) { c.Token = -5 }},
+		{"negative token", "Token", OpForce, func(c *Command) { c.Token = -5 }},
 		{"negative since", "Since", OpRenew, func(c *Command) { c.Since = -1 }},
 		{"no first value", "Rev", OpFound, func(c *Command) { c.Rev = 0 }},
 		{"negative first value", "Rev", OpFound, func(c *Command) { c.Rev = -1 }},
@@ -102,7 +138,8 @@ func TestEveryFieldBelongsSomewhere(t *testing.T) {
 	for i, c := range []Command{
 		{Session: 1}, {Seq: 1}, {Floor: 1}, {Names: []string{"a"}}, {Mode: 1}, {Try: true}, {Now: true}, {Token: 1}, {Note: "a"},
 		{Actor: "a"}, {Node: "a"}, {NodeName: "a"}, {TTL: time.Hour}, {Since: 1}, {RenewIndex: 1}, {Term: 1}, {Rev: 1},
-		{ClusterID: "a"}, {Level: 1},
+		{ClusterID: "a"}, {Level: 1}, {Of: 1}, {Count: 1}, {Limit: 1}, {Value: "a"}, {Delay: time.Second}, {From: 1}, {Secret: "a"}, {After: "a"},
+		{Incarnation: "a"},
 	} {
 		c.Op = OpBarrier
 		var err *CommandError

@@ -1,55 +1,85 @@
 package locktable
 
-// force releases a hold against its holder's will: at once, or by beginning a drain.
+import "slices"
+
+// force releases what is held under a token against the holders' will: at once, or by beginning drains.
 func (x *step) force(c *Command) Result {
-	name := c.Names[0]
-	held := x.holderOf(name)
-	switch {
-	case held == nil:
+	targets := x.targets(c)
+	if len(targets) == 0 {
+		if blocker := x.blocker(c.Names); blocker != nil {
+			return Result{Code: CodeMismatch, Blocker: blocker, Waiters: x.waiters(c.Names[0])}
+		}
 		return Result{Code: CodeNotHeld}
-	case held.token != c.Token:
-		return Result{Code: CodeMismatch, Blocker: x.blocker(c.Names)}
-	case held.drain != nil && !c.Now:
-		return Result{Code: CodeDraining, Token: held.token, DrainIndex: held.drain.index}
 	}
-	s, _ := x.sessions.Get(held.owner.id)
-	if s.lost >= x.limits.lost {
+	if !x.roomForNews(c.news(targets)) {
 		return overloaded("the holder has not heard of too many lost holds")
 	}
-	if c.Now {
-		return x.forceNow(s, held, c)
+	r := Result{Code: CodeOK, Token: c.Token}
+	for _, held := range targets {
+		switch {
+		case c.Now:
+			x.forceNow(held, c)
+		case held.drain != nil:
+			r.Code, r.DrainIndex = CodeDraining, held.drain.index
+		default:
+			r.Code, r.DrainIndex = CodeDraining, x.index
+			x.beginDrain(held, c)
+		}
 	}
-	return x.beginDrain(s, held, c)
+	return r
 }
 
-// forceNow releases at once. The former holder may believe in its hold for a while longer: only fencing protects then.
-func (x *step) forceNow(s session, held *claim, c *Command) Result {
-	x.lose(&s, held, LostForced, x.counter+1, c)
+// targets are the holds of a name that a forced release means: one, or the readers of a phase, who share a token.
+func (x *step) targets(c *Command) []*claim {
+	var targets []*claim
+	x.eachHolding(c.Names[0], func(held *claim) bool {
+		if held.token == c.Token && (c.Session == 0 || c.Session == held.owner.id) {
+			targets = append(targets, held)
+		}
+		return true
+	})
+	return targets
+}
+
+// news are those of a forced release's targets whose sessions have to be told: not again of a drain that goes on.
+func (c *Command) news(targets []*claim) []*claim {
+	if c.Now {
+		return targets
+	}
+	return slices.DeleteFunc(slices.Clone(targets), func(held *claim) bool { return held.drain != nil })
+}
+
+// forceNow releases at once, and passes over a lock delay. The former holder may believe in its hold for a while longer: only fencing protects then.
+func (x *step) forceNow(held *claim, c *Command) {
+	rev := x.counter + 1
+	x.note(rev, held, c)
+	if held.barred {
+		x.release(held, EventFreed, c.Note)
+		x.promote(held.names)
+		return
+	}
+	s := x.borrow(nil, held.owner.id)
+	x.leaveWord(&s, Lost{Seq: held.seq, Token: held.token, Cause: LostForced, Reason: c.Note, Actor: c.Actor, Rev: rev})
 	x.retire(&s, held, EventForced, c.Note)
-	x.sessions.Set(s.owner.id, s)
-	return Result{Code: CodeOK, Token: held.token}
+	x.settle(nil, s)
 }
 
 // beginDrain marks the hold. From here on every answer to the session tells that the hold must not be extended, and the leader ends it
 // a full TTL later by OpDrained, so the holder has stopped by itself before anybody else is granted the lock.
-func (x *step) beginDrain(s session, held *claim, c *Command) Result {
+func (x *step) beginDrain(held *claim, c *Command) {
 	next := *held
 	next.drain = &drain{index: x.index, rev: x.counter + 1, note: c.Note, actor: c.Actor}
 	x.replace(held, &next)
-	x.lose(&s, held, LostDrained, next.drain.rev, c)
-	x.sessions.Set(s.owner.id, s)
+	x.note(next.drain.rev, held, c)
+	s := x.borrow(nil, held.owner.id)
+	x.leaveWord(&s, Lost{Seq: held.seq, Token: held.token, Cause: LostDrained, Reason: c.Note, Actor: c.Actor, Rev: next.drain.rev})
+	x.settle(nil, s)
 	x.emitClaim(EventDraining, &next, c.Note)
-	x.eff.Drains = append(x.eff.Drains, Drain{Token: held.token, TTL: held.owner.ttl, Index: x.index})
-	return Result{Code: CodeDraining, Token: held.token, DrainIndex: x.index}
+	x.eff.Drains = append(x.eff.Drains, Drain{Grant: held.grant, Wait: next.wait(), Index: x.index})
 }
 
-// lose records a forced release twice: for the session, until its node has heard of it, and for the audit. rev is the revision of the
-// event about to be emitted.
-func (x *step) lose(s *session, held *claim, cause LostCause, rev Rev, c *Command) {
-	x.lost.Set(LostRecord{Session: s.owner.id, Lost: Lost{
-		Seq: held.seq, Token: held.token, Cause: cause, Reason: c.Note, Actor: c.Actor, Rev: rev,
-	}})
-	s.lost++
+// note records a forced release for the audit. rev is the revision of the event about to be emitted.
+func (x *step) note(rev Rev, held *claim, c *Command) {
 	x.audit.Set(rev, AuditRecord{
 		Rev: rev, Wall: x.wall, Name: c.Names[0], Token: held.token, Now: c.Now, Actor: c.Actor, Reason: c.Note,
 	})
@@ -58,9 +88,9 @@ func (x *step) lose(s *session, held *claim, cause LostCause, rev Rev, c *Comman
 	}
 }
 
-// drained ends a drain by compare-and-set on the index at which it began, within the leader's own term.
+// drained ends a drain or a lock delay by compare-and-set on the index at which it began, within the leader's own term.
 func (x *step) drained(c *Command) Result {
-	held, ok := x.drains.Get(c.Token)
+	held, ok := x.drains.Get(c.Rev)
 	switch {
 	case c.Term != x.term:
 		return Result{Code: CodeStale}
@@ -69,8 +99,54 @@ func (x *step) drained(c *Command) Result {
 	case c.RenewIndex != held.drain.index:
 		return Result{Code: CodeStale}
 	}
-	s, _ := x.sessions.Get(held.owner.id)
-	x.retire(&s, held, EventForced, held.drain.note)
-	x.sessions.Set(s.owner.id, s)
+	if held.barred {
+		x.release(held, EventFreed, held.note)
+		x.promote(held.names)
+	} else {
+		s := x.borrow(nil, held.owner.id)
+		x.finish(&s, held.seq, OpClaim, CodeCancelled, held.token)
+		x.settle(nil, s)
+		if x.fail(held, EventForced, held.drain.note) {
+			x.promote(held.names)
+		}
+	}
 	return Result{Code: CodeOK, Token: held.token}
+}
+
+// fail ends a hold against its holder's will and says whether its names are free now. With a lock delay they stay barred, for a holder that cannot be fenced may
+// have work under way: the claim leaves its session, and keeps its place in the queues until the leader has waited out the delay.
+func (x *step) fail(held *claim, kind EventKind, note string) bool {
+	if held.delay() == 0 {
+		x.release(held, kind, note)
+		return true
+	}
+	barred := *held
+	barred.barred = true
+	barred.drain = &drain{index: x.index, rev: x.emitClaim(kind, held, note)}
+	x.replace(held, &barred)
+	x.eff.Drains = append(x.eff.Drains, Drain{Grant: held.grant, Wait: barred.wait(), Index: x.index})
+	return false
+}
+
+// leaveWord keeps a loss for the session until its node has heard of it.
+func (x *step) leaveWord(s *session, l Lost) {
+	x.lost.Set(LostRecord{Session: s.owner.id, Lost: l})
+	s.lost++
+}
+
+// roomForNews says whether the sessions of all these claims can be left word. They hear of it for certain, or it is not done: news of a drain that was dropped
+// would let a holder go on beside its successor.
+func (x *step) roomForNews(claims []*claim) bool {
+	more := make(map[SessionID]int, 1) // looked up only, never walked
+	for _, c := range claims {
+		if c.barred {
+			continue
+		}
+		id := c.owner.id
+		more[id]++
+		if s, _ := x.sessions.Get(id); s.lost+more[id] > x.limits.lost {
+			return false
+		}
+	}
+	return true
 }

@@ -28,10 +28,13 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// fuzzCommand makes a command of eight bytes: operation, session, sequence, floor, flags, value, names, text.
+// fuzzCommand makes a command of eight bytes: operation, session, sequence, floor, flags, value, names, and the sequence of the claim that it
+// is about with a bit for a text.
 func fuzzCommand(b []byte, ids []SessionID, counter Rev) *Command {
 	value := int64(counter) - int64(int8(b[5]))
-	c := &Command{Op: Op(b[0] % 15), Seq: uint64(b[2] % 16), Floor: uint64(b[3] % 16), Try: b[4]&1 != 0, Now: b[4]&2 != 0}
+	c := &Command{
+		Op: Op(b[0] % byte(OpRestart+2)), Seq: uint64(b[2] % 16), Floor: uint64(b[3] % 16), Try: b[4]&flagTry != 0, Now: b[4]&flagNow != 0,
+	}
 	if b[1] < 250 {
 		c.Session = ids[int(b[1])%len(ids)]
 	} else {
@@ -43,28 +46,27 @@ func fuzzCommand(b []byte, ids []SessionID, counter Rev) *Command {
 		}
 	}
 	if b[7]&1 != 0 {
-		c.Note = string(b[7:8])
+		c.Note = "x"
 	}
-	switch {
-	case b[4]&4 != 0: // leave everything set: mostly malformed
-		c.Token, c.Since, c.RenewIndex, c.Term, c.Rev = Token(value), Rev(value), uint64(value), 1, Rev(value)
+	if b[4]&flagAll != 0 { // everything set: mostly malformed
+		c.Token, c.Since, c.RenewIndex, c.Term, c.Rev, c.From = Token(value), Rev(value), uint64(value), 1, Rev(value), c.Session
 		return c
-	case c.Op == OpUnlock || c.Op == OpForce || c.Op == OpDrained:
-		c.Token = Token(value)
 	}
 	fitFields(c, b, value)
+	fitHold(c, b, value, ids)
 	return c
 }
 
 // fitFields makes most commands well formed, so that the fuzzer gets past Check.
 func fitFields(c *Command, b []byte, value int64) {
+	name := c.Names[:min(1, len(c.Names))]
 	switch c.Op {
 	case OpOpen:
-		*c = Command{Op: OpOpen, Node: "n", TTL: time.Duration(binary.LittleEndian.Uint16(b[4:])) * time.Millisecond}
+		*c = Command{Op: OpOpen, Node: "n", TTL: time.Duration(binary.LittleEndian.Uint16(b[4:])) * time.Millisecond, Incarnation: c.Note}
 	case OpRenew:
 		*c = Command{Op: OpRenew, Session: c.Session, Since: Rev(value)}
 	case OpClose:
-		*c = Command{Op: OpClose, Session: c.Session}
+		*c = Command{Op: OpClose, Session: c.Session, Now: c.Now}
 	case OpBarrier:
 		*c = Command{Op: OpBarrier}
 	case OpFound:
@@ -72,18 +74,61 @@ func fitFields(c *Command, b []byte, value int64) {
 	case OpLevel:
 		*c = Command{Op: OpLevel, Level: uint32(b[2])}
 	case OpInspect:
-		*c = Command{Op: OpInspect, Names: c.Names[:min(1, len(c.Names))]}
+		*c = Command{Op: OpInspect, Names: name}
+	case OpList:
+		*c = Command{Op: OpList, Names: name, Count: uint32(b[5] % 4), After: c.Note}
 	case OpExpire:
 		*c = Command{Op: OpExpire, Session: c.Session, RenewIndex: uint64(b[5]), Term: uint64(b[2] & 1)}
+	case OpRestart:
+		*c = Command{Op: OpRestart, Node: "n", Incarnation: "x", RenewIndex: uint64(b[3])}
 	case OpClaim:
 		c.Now = false
-	case OpCancel, OpUnlock:
-		c.Names, c.Try, c.Now, c.Note = nil, false, false, ""
+		fitClaim(c, b)
 	case OpForce:
-		*c = Command{Op: OpForce, Names: c.Names[:min(1, len(c.Names))], Token: c.Token, Now: c.Now, Note: c.Note, Actor: c.Note}
+		*c = Command{Op: OpForce, Names: name, Token: Token(value), Now: c.Now, Note: c.Note, Actor: c.Note}
 	case OpDrained:
-		*c = Command{Op: OpDrained, Token: c.Token, RenewIndex: uint64(b[3]), Term: 1}
+		*c = Command{Op: OpDrained, Rev: Rev(value), RenewIndex: uint64(b[3]), Term: 1}
+	case OpCancel:
+		*c = Command{Op: OpCancel, Session: c.Session, Seq: c.Seq, Floor: c.Floor}
+	case OpResize:
+		*c = Command{Op: OpResize, Session: c.Session, Seq: c.Seq, Floor: c.Floor, Names: name, Limit: uint32(b[5] % 8)}
 	}
+}
+
+// fitClaim gives a claim its mode; for permits the value byte holds their number and the limit.
+func fitClaim(c *Command, b []byte) {
+	switch {
+	case b[4]&flagShared != 0:
+		c.Mode, c.Names = Shared, c.Names[:min(1, len(c.Names))]
+	case b[4]&flagPermits != 0:
+		c.Mode, c.Names = Permits, c.Names[:min(1, len(c.Names))]
+		c.Count, c.Limit = uint32(b[5]&15), uint32(b[5]>>4)
+	}
+	if b[4]&flagDelay != 0 {
+		c.Delay = time.Second
+	}
+}
+
+// fitHold makes the commands about a hold. The names byte says what else they are about: the waiting claim, or the session that gives.
+func fitHold(c *Command, b []byte, value int64, ids []SessionID) {
+	about := Command{Op: c.Op, Session: c.Session, Seq: c.Seq, Floor: c.Floor, Of: uint64(b[7] >> 1), Token: Token(value)}
+	secret := map[bool]string{false: "s", true: "t"}[c.Now]
+	switch c.Op {
+	case OpUnlock:
+	case OpDowngrade:
+		about.Note = c.Note
+	case OpProclaim:
+		about.Value = c.Note
+	case OpHandOver:
+		about.Rev = Rev(value) + Rev(int8(b[6]))
+	case OpOffer:
+		about.Secret = OfferHash(secret)
+	case OpAccept:
+		about.Secret, about.Note, about.From = secret, c.Note, ids[int(b[6])%len(ids)]
+	default:
+		return
+	}
+	*c = about
 }
 
 // FuzzBuilder edits numbers of a sound snapshot; what the builder accepts must satisfy every invariant.
@@ -110,18 +155,23 @@ func FuzzBuilder(f *testing.F) {
 	})
 }
 
+// tamper kinds and, for each, how many fields it knows.
+var tamperFields = [...]int{7, 4, 12, 5, 4, 4}
+
 func tamper(r *records, kind uint8, at int, field uint8, value int64) {
-	switch kind % 5 {
+	kind %= uint8(len(tamperFields))
+	field %= uint8(tamperFields[kind])
+	switch kind {
 	case 0:
-		numbers := []*int{&r.header.Sessions, &r.header.Claims, &r.header.Finished, &r.header.Lost, &r.header.Audit}
-		if i := int(field) % 8; i < len(numbers) {
-			*numbers[i] = int(value)
+		h := &r.header
+		if numbers := []*int{&h.Sessions, &h.Claims, &h.Finished, &h.Lost, &h.Audit, &h.Limits}; int(field) < len(numbers) {
+			*numbers[field] = int(value)
 		} else {
-			r.header.Counter, r.header.Index = Rev(value), uint64(value)
+			h.Counter, h.Index = Rev(value), uint64(value)
 		}
 	case 1:
 		s := &r.sessions[at%len(r.sessions)]
-		switch field % 4 {
+		switch field {
 		case 0:
 			s.ID = SessionID(value)
 		case 1:
@@ -132,26 +182,74 @@ func tamper(r *records, kind uint8, at int, field uint8, value int64) {
 			s.Floor = uint64(value)
 		}
 	case 2:
-		c := &r.claims[at%len(r.claims)]
-		switch field % 6 {
-		case 0:
-			c.Rev = Rev(value)
-		case 1:
-			c.Session = SessionID(value)
-		case 2:
-			c.Seq = uint64(value)
-		case 3:
-			c.Token = Token(value)
-		case 4:
-			c.DrainRev = Rev(value)
-		case 5:
-			c.Names = r.claims[uint64(value)%uint64(len(r.claims))].Names
-		}
+		tamperClaim(r, at, field, value)
 	case 3:
 		f := &r.finished[at%len(r.finished)]
-		f.Session, f.Seq = f.Session+SessionID(field), uint64(value)
+		switch field {
+		case 0:
+			f.Session = SessionID(value)
+		case 1:
+			f.Seq = uint64(value)
+		case 2:
+			f.Op = Op(value)
+		case 3:
+			f.Code = Code(value)
+		case 4:
+			f.Token = Token(value)
+		}
 	case 4:
 		l := &r.lost[at%len(r.lost)]
-		l.Session, l.Lost.Rev = l.Session+SessionID(field), Rev(value)
+		switch field {
+		case 0:
+			l.Session = SessionID(value)
+		case 1:
+			l.Lost.Rev = Rev(value)
+		case 2:
+			l.Lost.Cause = LostCause(value)
+		case 3:
+			l.Lost.Limit = uint32(value)
+		}
+	case 5:
+		l := &r.limits[at%len(r.limits)]
+		switch field {
+		case 0:
+			l.Limit = uint32(value)
+		case 1:
+			l.Former = uint32(value)
+		case 2:
+			l.Set = value&1 != 0
+		case 3:
+			l.Name = r.claims[uint64(value)%uint64(len(r.claims))].Names[0]
+		}
+	}
+}
+
+func tamperClaim(r *records, at int, field uint8, value int64) {
+	c := &r.claims[at%len(r.claims)]
+	switch field {
+	case 0:
+		c.Rev = Rev(value)
+	case 1:
+		c.Session = SessionID(value)
+	case 2:
+		c.Seq = uint64(value)
+	case 3:
+		c.Token = Token(value)
+	case 4:
+		c.DrainRev = Rev(value)
+	case 5:
+		c.Names = r.claims[uint64(value)%uint64(len(r.claims))].Names
+	case 6:
+		c.Pos = Rev(value)
+	case 7:
+		c.Grant = Rev(value)
+	case 8:
+		c.Mode = Mode(value)
+	case 9:
+		c.Count = uint32(value)
+	case 10:
+		c.Delay = time.Duration(value)
+	case 11:
+		c.Barred = !c.Barred
 	}
 }

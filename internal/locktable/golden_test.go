@@ -17,18 +17,23 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/*.txt")
 // TestGolden runs the scripts of testdata. A line that begins with a blank is an answer; all others are commands or comments:
 //
 //	found 100                      the counter's first value; the longest TTL is 60s
-//	A = open n1 10s                session A of node n1
-//	A claim 1 job,other try note=x floor=1
-//	A cancel 1 | A unlock 3 A.1 | A renew since=104 | A close
+//	A = open n1 10s inc=i1         session A of node n1, in its start i1
+//	A claim 1 job,other try note=x value=v delay=5s floor=1
+//	A claim 1 doc shared | A claim 1 pool permits=2/5
+//	A cancel 1 | A unlock 3 A.1 | A renew since=104 | A close now
+//	A downgrade 2 A.1 | A proclaim 2 A.1 value=v | A hand-over 2 A.1 B.1 | A resize 2 pool 8
+//	A offer 2 A.1 secret=s | B accept 1 A.1 secret=s
 //	expire A index=3 term=1        defaults: the session's present renewal index, the present term
-//	force job A.1 now note=x actor=y | drained A.1 index=9 term=1
-//	inspect job | barrier | level 2 | term 2 | state
+//	restart n1 inc=i1 index=9      default: the log index before this command
+//	force job A.1 now session=A note=x actor=y | drained A.1 index=9 term=1
+//	inspect job | list 10 prefix=a after=b | barrier | level 2 | term 2 | state
 //	& A claim ...                  in the same log entry as the command before
 //
-// A.1 is the token that session A was granted for sequence 1; ?5 is the literal token 5.
+// A.1 is the claim of session A with sequence 1: its token, its grant or its create revision, as the command wants; ?5 is the literal
+// token 5 of a claim with sequence 99.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) < 12 {
+	if err != nil || len(files) < 30 {
 		t.Fatalf("scripts: %v, %v", files, err)
 	}
 	for _, file := range files {
@@ -73,12 +78,20 @@ type script struct {
 	index, term uint64
 	ids         map[string]SessionID
 	names       map[SessionID]string
-	tokens      map[string]Token
+	claims      map[string]named
+}
+
+// named is what a script may say of a claim by its name.
+type named struct {
+	session    SessionID
+	seq        uint64
+	token      Token
+	rev, grant Rev
 }
 
 func newScript(t *testing.T) *script {
 	return &script{
-		t: t, table: New(), term: 1, ids: map[string]SessionID{}, names: map[SessionID]string{}, tokens: map[string]Token{},
+		t: t, table: New(), term: 1, ids: map[string]SessionID{}, names: map[SessionID]string{}, claims: map[string]named{},
 	}
 }
 
@@ -111,11 +124,11 @@ func (s *script) line(f []string) {
 		s.index--
 		s.state()
 	case len(f) > 2 && f[1] == "=":
-		ttl, err := time.ParseDuration(f[4])
-		if err != nil {
-			s.t.Fatal(err)
+		c := &Command{Op: OpOpen, Node: f[3], TTL: s.duration(f[4])}
+		for _, word := range f[5:] {
+			s.option(c, word)
 		}
-		s.apply(&Command{Op: OpOpen, Node: f[3], TTL: ttl}, f[0])
+		s.apply(c, f[0])
 	default:
 		s.apply(s.command(f), "")
 	}
@@ -135,11 +148,12 @@ func (s *script) command(f []string) *Command {
 			args = append(args, word)
 		}
 	}
-	s.arguments(c, args, strings.Join(f, " "))
+	s.arguments(c, args)
+	s.defaults(c, strings.Join(f, " "))
 	return c
 }
 
-func (s *script) arguments(c *Command, args []string, line string) {
+func (s *script) arguments(c *Command, args []string) {
 	switch c.Op {
 	case OpFound:
 		c.ClusterID, c.Rev, c.TTL = "c1", Rev(s.number(args[0])), time.Minute
@@ -147,22 +161,51 @@ func (s *script) arguments(c *Command, args []string, line string) {
 		c.Seq, c.Names = s.number(args[0]), strings.Split(args[1], ",")
 	case OpCancel:
 		c.Seq = s.number(args[0])
-	case OpUnlock:
-		c.Seq, c.Token = s.number(args[0]), s.token(args[1])
 	case OpExpire:
 		c.Session = s.ids[args[0]]
-		if !strings.Contains(line, "index=") {
-			v, _ := s.table.sessions.Get(c.Session)
-			c.RenewIndex = v.renewIndex
-		}
 	case OpForce:
-		c.Names, c.Token = []string{args[0]}, s.token(args[1])
+		c.Names, c.Token = []string{args[0]}, s.claim(args[1]).token
 	case OpDrained:
-		c.Token = s.token(args[0])
+		c.Rev = s.claim(args[0]).grant
 	case OpInspect:
 		c.Names = []string{args[0]}
+	case OpList:
+		c.Count = uint32(s.number(args[0]))
+	case OpRestart:
+		c.Node = args[0]
 	case OpLevel:
 		c.Level = uint32(s.number(args[0]))
+	case OpResize:
+		c.Seq, c.Names, c.Limit = s.number(args[0]), []string{args[1]}, uint32(s.number(args[2]))
+	case OpUnlock, OpDowngrade, OpProclaim, OpHandOver, OpOffer, OpAccept:
+		s.aboutHold(c, args)
+	}
+}
+
+// aboutHold reads the arguments of the commands that name a hold.
+func (s *script) aboutHold(c *Command, args []string) {
+	hold := s.claim(args[1])
+	c.Seq, c.Of, c.Token = s.number(args[0]), hold.seq, hold.token
+	switch c.Op {
+	case OpAccept:
+		c.From = hold.session
+	case OpOffer:
+		c.Secret = OfferHash(c.Secret)
+	case OpHandOver:
+		c.Rev = s.claim(args[2]).rev
+	}
+}
+
+// defaults are the operands of compare-and-set that a script does not give.
+func (s *script) defaults(c *Command, line string) {
+	if !strings.Contains(line, "index=") {
+		switch c.Op {
+		case OpExpire:
+			v, _ := s.table.sessions.Get(c.Session)
+			c.RenewIndex = v.renewIndex
+		case OpRestart:
+			c.RenewIndex = s.index - 1
+		}
 	}
 	if (c.Op == OpExpire || c.Op == OpDrained) && !strings.Contains(line, "term=") {
 		c.Term = s.term
@@ -176,10 +219,29 @@ func (s *script) option(c *Command, word string) bool {
 		c.Try = true
 	case "now":
 		c.Now = true
+	case "shared":
+		c.Mode = Shared
+	case "permits":
+		count, limit, _ := strings.Cut(value, "/")
+		c.Mode, c.Count, c.Limit = Permits, uint32(s.number(count)), uint32(s.number(limit))
 	case "note":
 		c.Note = value
+	case "value":
+		c.Value = value
+	case "delay":
+		c.Delay = s.duration(value)
 	case "actor":
 		c.Actor = value
+	case "secret":
+		c.Secret = value
+	case "inc":
+		c.Incarnation = value
+	case "prefix":
+		c.Names = []string{value}
+	case "after":
+		c.After = value
+	case "session":
+		c.Session = s.ids[value]
 	case "floor":
 		c.Floor = s.number(value)
 	case "since":
@@ -212,15 +274,23 @@ func (s *script) number(word string) uint64 {
 	return n
 }
 
-func (s *script) token(word string) Token {
+func (s *script) duration(word string) time.Duration {
+	d, err := time.ParseDuration(word)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return d
+}
+
+func (s *script) claim(word string) named {
 	if literal, ok := strings.CutPrefix(word, "?"); ok {
-		return Token(s.number(literal))
+		return named{seq: 99, token: Token(s.number(literal))}
 	}
-	token, ok := s.tokens[word]
+	c, ok := s.claims[word]
 	if !ok {
-		s.t.Fatalf("no grant %s so far", word)
+		s.t.Fatalf("no claim %s so far", word)
 	}
-	return token
+	return c
 }
 
 // apply applies a command and prints all that came of it. name is what to call the session that it opens.
@@ -230,107 +300,22 @@ func (s *script) apply(c *Command, name string) {
 	if r.Session != 0 {
 		s.ids[name], s.names[r.Session] = r.Session, name
 	}
-	for _, e := range eff.Events {
-		if e.Kind == EventGranted {
-			s.tokens[fmt.Sprintf("%s.%d", s.names[e.Session], e.Seq)] = e.Token
-		}
-	}
+	s.learn(&eff)
 	s.printResult(&r)
 	s.printEffects(&eff)
 }
 
-func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "    "+format+"\n", args...) }
-
-func (s *script) printResult(r *Result) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v index=%d rev=%d", r.Code, r.Index, r.Rev)
-	if r.Token != 0 {
-		fmt.Fprintf(&b, " token=%d", r.Token)
-	}
-	if r.Session != 0 {
-		fmt.Fprintf(&b, " session=%d", r.Session)
-	}
-	if r.Blocker != nil {
-		fmt.Fprintf(&b, " blocker=%s:%d", s.names[r.Blocker.Session], r.Blocker.Token)
-	}
-	if r.Code == CodeWaiting || r.Code == CodeLocked {
-		fmt.Fprintf(&b, " ahead=%d waiters=%d", r.Ahead, r.Waiters)
-	}
-	if r.DrainIndex != 0 {
-		fmt.Fprintf(&b, " drain=%d", r.DrainIndex)
-	}
-	if r.Renewed {
-		b.WriteString(" renewed")
-	}
-	if r.Detail != "" {
-		fmt.Fprintf(&b, " (%s)", r.Detail)
-	}
-	s.printf("-> %s", b.String())
-	for _, g := range r.Grants {
-		s.printf("   grant seq=%d token=%d", g.Seq, g.Token)
-	}
-	for _, l := range r.Lost {
-		s.printf("   lost seq=%d token=%d cause=%d rev=%d by %s: %s", l.Seq, l.Token, l.Cause, l.Rev, l.Actor, l.Reason)
-	}
-	s.printInfo(r.Info)
-}
-
-func (s *script) printInfo(info *Info) {
-	if info == nil {
-		return
-	}
-	for _, h := range info.Holders {
-		s.printf("   holder %s token=%d since=%d draining=%v note=%q", s.names[h.Session], h.Token, h.Since, h.Draining, h.Note)
-	}
-	for _, w := range info.Waiters {
-		s.printf("   waiter %s rev=%d since=%d", s.names[w.Session], w.Rev, w.Since)
-	}
-	s.printf("   %d waiting, index=%d rev=%d", info.Waiting, info.Index, info.Rev)
-}
-
-func (s *script) printEffects(eff *Effects) {
+// learn takes the names of claims from the first event that tells of them.
+func (s *script) learn(eff *Effects) {
 	for _, e := range eff.Events {
-		line := fmt.Sprintf("%d %v", e.Rev, e.Kind)
-		if e.Name != "" {
-			line += " " + e.Name
+		name := fmt.Sprintf("%s.%d", s.names[e.Session], e.Seq)
+		c, known := s.claims[name]
+		if !known {
+			c = named{session: e.Session, seq: e.Seq, rev: e.Rev}
 		}
-		line += " " + s.names[e.Session]
-		if e.Seq != 0 {
-			line += fmt.Sprintf(".%d", e.Seq)
+		if e.Kind == EventGranted && c.grant == 0 {
+			c.token, c.grant = e.Token, e.Rev
 		}
-		if e.Token != 0 {
-			line += fmt.Sprintf(" token=%d", e.Token)
-		}
-		if e.Note != "" {
-			line += " note=" + e.Note
-		}
-		s.printf("%s", line)
-	}
-	for _, id := range eff.Ended {
-		s.printf("ended %s", s.names[id])
-	}
-	for _, d := range eff.Drains {
-		s.printf("drain token=%d index=%d ttl=%v", d.Token, d.Index, d.TTL)
-	}
-}
-
-func (s *script) state() {
-	snap := s.table.Snapshot()
-	s.printf("%+v", snap.Header())
-	for r := range snap.Sessions() {
-		s.printf("session %s renewed=%d floor=%d", s.names[r.ID], r.RenewIndex, r.Floor)
-	}
-	for r := range snap.Claims() {
-		s.printf("claim %s.%d %s rev=%d token=%d drain=%d", s.names[r.Session], r.Seq, strings.Join(r.Names, ","), r.Rev, r.Token,
-			r.DrainIndex)
-	}
-	for r := range snap.Finished() {
-		s.printf("finished %s.%d %v %v token=%d", s.names[r.Session], r.Seq, r.Op, r.Code, r.Token)
-	}
-	for r := range snap.Lost() {
-		s.printf("lost %s.%d token=%d rev=%d", s.names[r.Session], r.Lost.Seq, r.Lost.Token, r.Lost.Rev)
-	}
-	for r := range snap.Audit() {
-		s.printf("audit %d %s token=%d now=%v %s: %s", r.Rev, r.Name, r.Token, r.Now, r.Actor, r.Reason)
+		s.claims[name] = c
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // HashVersion names the canonical form that Hash is taken of; it changes when the form does, and hashes of two versions say nothing
 // about each other. It is also the first thing hashed.
-const HashVersion = 2
+const HashVersion = 3
 
 // Hash is a SHA-256 over the whole state in a canonical form of its own, so that it does not change with the encoding of snapshots.
 // The applied index is left out: a read that rides the log moves it and changes nothing. Whoever compares hashes compares them at
@@ -24,9 +24,11 @@ func (s *Snapshot) HashWhile(goOn func() bool) (sum [32]byte, done bool) {
 	d.header(s.Header())
 	s.sessions.Scan(func(_ SessionID, r session) bool { return d.session(&r) })
 	s.claims.Scan(func(e claimEntry) bool { return d.claim(e.claim) })
+	s.drains.Scan(func(_ Rev, c *claim) bool { return !c.barred || d.claim(c) })
 	s.finished.Scan(d.finished)
 	s.lost.Scan(d.lost)
 	s.audit.Scan(func(_ Rev, r AuditRecord) bool { return d.audit(&r) })
+	s.uses.Scan(func(name string, u use) bool { return u.mode != Permits || d.limit(u.record(name)) })
 	return d.finish()
 }
 
@@ -49,7 +51,7 @@ func (d *digest) header(h Header) {
 	d.small(HashVersion, uint64(h.Level))
 	d.large(int64(h.Counter), int64(h.MaxTTL))
 	d.texts(h.ClusterID)
-	for _, n := range [...]int{h.Sessions, h.Claims, h.Finished, h.Lost, h.Audit} {
+	for _, n := range [...]int{h.Sessions, h.Claims, h.Finished, h.Lost, h.Audit, h.Limits} {
 		d.small(uint64(n))
 	}
 }
@@ -58,21 +60,47 @@ func (d *digest) session(s *session) bool {
 	o := s.owner
 	d.large(int64(o.id), int64(o.ttl))
 	d.small(s.renewIndex, s.floor)
-	d.texts(o.node, o.nodeName)
+	d.texts(o.node, o.nodeName, o.incarnation)
 	return d.endRecord()
 }
 
 func (d *digest) claim(c *claim) bool {
-	d.large(int64(c.rev), int64(c.owner.id), c.created, int64(c.token), c.granted)
-	d.small(c.seq, uint64(c.mode), uint64(len(c.names)))
+	d.large(int64(c.rev), int64(c.pos), int64(c.owner.id), c.created, int64(c.grant), int64(c.token), c.granted)
+	d.small(c.seq, uint64(c.mode), uint64(c.count), uint64(len(c.names)))
 	d.texts(c.names...)
 	d.texts(c.note)
+	d.terms(c.terms)
 	if drain := c.drain; drain != nil {
 		d.small(1, drain.index, uint64(drain.rev))
 		d.texts(drain.note, drain.actor)
 	} else {
 		d.small(0)
 	}
+	if c.barred {
+		d.small(1)
+		d.texts(c.owner.node, c.owner.nodeName)
+	} else {
+		d.small(0)
+	}
+	return d.endRecord()
+}
+
+func (d *digest) terms(t *terms) {
+	if t == nil {
+		d.small(0)
+		return
+	}
+	d.small(1, uint64(t.delay))
+	d.texts(t.value, t.offer)
+}
+
+func (d *digest) limit(r LimitRecord) bool {
+	set := uint64(0)
+	if r.Set {
+		set = 1
+	}
+	d.texts(r.Name)
+	d.small(uint64(r.Limit), uint64(r.Former), set)
 	return d.endRecord()
 }
 
@@ -84,7 +112,7 @@ func (d *digest) finished(r FinishedRecord) bool {
 
 func (d *digest) lost(r LostRecord) bool {
 	d.large(int64(r.Session), int64(r.Lost.Token), int64(r.Lost.Rev))
-	d.small(r.Lost.Seq, uint64(r.Lost.Cause))
+	d.small(r.Lost.Seq, uint64(r.Lost.Cause), uint64(r.Lost.Limit))
 	d.texts(r.Lost.Reason, r.Lost.Actor)
 	return d.endRecord()
 }

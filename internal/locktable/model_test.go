@@ -3,21 +3,22 @@ package locktable
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 )
 
 // model is the lock table said once more with slices and maps and no thought for speed. It is meant to be read beside the rules of
-// the DESIGN note and to be obviously right.
+// the DESIGN note and to be obviously right. The whole table of claims is one list in the order of their places; whatever happened, a command
+// ends by walking it once and granting what can be granted.
 type model struct {
-	limits   limits
-	cluster  string
-	counter  Rev
-	level    uint32
-	maxTTL   time.Duration
-	sessions map[SessionID]*modelSession
-	claims   []*ClaimRecord // by create revision
-	audit    []AuditRecord
+	limits     limits
+	cluster    string
+	counter    Rev
+	level      uint32
+	maxTTL     time.Duration
+	sessions   map[SessionID]*modelSession
+	claims     []*ClaimRecord // by place, waiting, held and barred
+	semaphores map[string]*LimitRecord
+	audit      []AuditRecord
 
 	index, term uint64
 	wall        int64
@@ -30,11 +31,14 @@ type modelSession struct {
 	lost     []Lost
 }
 
-func newModel(l limits) *model { return &model{limits: l, sessions: map[SessionID]*modelSession{}} }
+func newModel(l limits) *model {
+	return &model{limits: l, sessions: map[SessionID]*modelSession{}, semaphores: map[string]*LimitRecord{}}
+}
 
 func (m *model) apply(index, term uint64, wall int64, c *Command, eff *Effects) Result {
 	m.index, m.term, m.wall, m.eff = index, term, wall, eff
 	r := m.command(c)
+	m.forgetSemaphores()
 	r.Index = index
 	if r.Rev == 0 {
 		r.Rev = m.counter
@@ -49,7 +53,6 @@ func (m *model) command(c *Command) Result {
 	if err := Check(c); err != nil { // whether Check is right is said by chaos, which knows the commands that it spoiled
 		return Result{Code: CodeMalformed, Detail: err.Error()}
 	}
-	s := m.sessions[c.Session]
 	switch c.Op {
 	case OpFound:
 		if m.cluster != "" {
@@ -58,229 +61,303 @@ func (m *model) command(c *Command) Result {
 		m.cluster, m.counter, m.maxTTL = c.ClusterID, c.Rev, c.TTL
 	case OpLevel:
 		m.level = max(m.level, c.Level)
+	case OpBarrier:
 	case OpInspect:
-		return Result{Code: CodeOK, Info: m.inspect(c.Names[0])}
+		info := m.inspect(c.Names[0], MaxInspect)
+		return Result{Code: CodeOK, Info: &info}
+	case OpList:
+		return m.list(c)
 	case OpOpen:
 		return m.open(c)
 	case OpForce:
 		return m.force(c)
 	case OpDrained:
 		return m.drained(c)
-	case OpExpire, OpClose:
-		if s == nil {
-			return Result{Code: CodeNoSession}
-		}
-		if c.Op == OpExpire && (c.Term != m.term || c.RenewIndex != s.RenewIndex) {
-			return Result{Code: CodeStale}
-		}
-		m.end(s, c.Op)
-	case OpRenew, OpClaim, OpCancel, OpUnlock:
-		if s == nil {
-			return Result{Code: CodeNoSession}
-		}
-		m.renew(s)
-		m.floor(s, c.Floor)
-		r := m.inSession(s, c)
-		r.Renewed = true
-		r.Lost = slices.Clone(s.lost)
-		return r
+	case OpRestart:
+		return m.restart(c)
+	default:
+		return m.ofSession(c)
 	}
 	return Result{Code: CodeOK}
 }
 
-func (m *model) emit(kind EventKind, s *modelSession, c *ClaimRecord, note string) {
-	names := []string{""}
-	e := Event{Kind: kind, Index: m.index, Wall: m.wall, Session: s.ID, Node: s.Node, Note: note}
-	if c != nil {
-		names, e.Seq, e.Token = c.Names, c.Seq, c.Token
-	}
-	for _, e.Name = range names {
-		m.counter++
-		e.Rev = m.counter
-		m.eff.Events = append(m.eff.Events, e)
-	}
-}
-
-func (m *model) renew(s *modelSession) {
-	s.RenewIndex = m.index
-	m.eff.Renewed = append(m.eff.Renewed, Renewal{s.ID, s.TTL, m.index})
-}
-
-func (m *model) floor(s *modelSession, floor uint64) {
-	s.Floor = max(s.Floor, floor)
-	for seq := range s.finished {
-		if seq < s.Floor {
-			delete(s.finished, seq)
-		}
-	}
-}
-
-func (m *model) open(c *Command) Result {
-	if c.TTL > m.maxTTL {
-		return Result{Code: CodeMalformed, Detail: "command field TTL: longer than the cluster's maximum"}
-	}
-	if len(m.sessions) >= m.limits.sessions {
-		return Result{Code: CodeOverloaded, Detail: "too many sessions"}
-	}
-	s := &modelSession{finished: map[uint64]FinishedRecord{}}
-	s.ID, s.Node, s.NodeName, s.TTL = SessionID(m.counter+1), c.Node, c.NodeName, c.TTL
-	m.emit(EventSessionOpen, s, nil, "")
-	m.renew(s)
-	m.sessions[s.ID] = s
-	return Result{Code: CodeOK, Session: s.ID, Renewed: true}
-}
-
-// inSession treats what claim, cancel and unlock have in common: a sequence is live, finished, below the floor, or new.
-func (m *model) inSession(s *modelSession, c *Command) Result {
-	if c.Op == OpRenew {
-		return m.news(s, c)
-	}
-	live := m.live(s.ID, c.Seq)
-	f, finished := s.finished[c.Seq]
-	overloaded := Result{Code: CodeOverloaded, Detail: "too many finished sequences above the floor"}
+// ofSession treats the commands about one session, which must live.
+func (m *model) ofSession(c *Command) Result {
+	s := m.sessions[c.Session]
 	switch {
-	case live != nil && c.Op == OpUnlock:
-		return Result{Code: CodeMismatch, Detail: "the sequence is a live claim"}
-	case live != nil && c.Op == OpCancel:
-		token := live.Token
-		m.retire(live, map[bool]EventKind{true: EventReleased, false: EventCancelled}[token != 0], live.Note)
-		return Result{Code: CodeCancelled, Token: token}
-	case live != nil:
-		return m.again(live, c)
-	case finished && c.Op == OpUnlock && (f.Op != OpUnlock || f.Token != c.Token):
-		return Result{Code: CodeMismatch, Detail: "the sequence was another request"}
-	case finished && c.Op != OpUnlock && f.Op != OpClaim:
-		return Result{Code: CodeMismatch, Detail: "the sequence was not a claim"}
-	case finished && c.Op == OpClaim && f.Code == CodeLocked:
-		return Result{Code: CodeLocked, Blocker: m.blocker(c.Names), Waiters: m.waiters(c.Names[0])}
-	case finished:
-		return Result{Code: f.Code, Token: f.Token}
-	case c.Seq < s.Floor && c.Op == OpCancel:
-		return Result{Code: CodeCancelled}
-	case c.Seq < s.Floor:
-		return Result{Code: CodeBelowFloor}
-	case len(s.finished) >= m.limits.finished && c.Seq > s.Floor: // the sequence at the floor lets the floor rise
-		return overloaded
+	case s == nil:
+		return Result{Code: CodeNoSession}
+	case c.Op == OpExpire && (c.Term != m.term || c.RenewIndex != s.RenewIndex):
+		return Result{Code: CodeStale}
+	case c.Op == OpExpire:
+		m.end(EventSessionExpiry, EventExpired, true, s)
+		return Result{Code: CodeOK}
+	case c.Op == OpClose:
+		m.end(EventSessionClosed, EventReleased, !c.Now, s)
+		return Result{Code: CodeOK}
+	}
+	m.renew(s)
+	m.floor(s, c.Floor)
+	r := m.inSession(s, c)
+	r.Renewed = true
+	r.Lost = slices.Clone(s.lost)
+	return r
+}
+
+// inSession: a cancel and a renewal are never remembered; any other request is one that is known, or a new one.
+func (m *model) inSession(s *modelSession, c *Command) Result {
+	switch c.Op {
+	case OpRenew:
+		return m.news(s, c)
+	case OpCancel:
+		return m.cancel(s, c)
+	}
+	if r, known := m.known(s, c); known {
+		return r
 	}
 	switch c.Op {
 	case OpClaim:
 		return m.claim(s, c)
-	case OpCancel:
-		m.finish(s, c.Seq, OpClaim, CodeCancelled, 0)
+	case OpResize:
+		return m.resize(s, c)
+	}
+	return m.aboutHold(s, c)
+}
+
+// known answers a request whose sequence is a live claim, is finished, or may not begin.
+func (m *model) known(s *modelSession, c *Command) (Result, bool) {
+	live := m.live(s.ID, c.Seq)
+	f, finished := s.finished[c.Seq]
+	makesClaim := c.Op == OpDowngrade || c.Op == OpAccept
+	switch {
+	case live != nil && c.Op == OpClaim:
+		return m.again(live, c), true
+	case live != nil && makesClaim && live.Pos != live.Rev && live.Note == c.Note:
+		return m.standing(live), true
+	case live != nil:
+		return Result{Code: CodeMismatch, Detail: "the sequence is a live claim"}, true
+	case finished && c.Op == OpClaim && f.Op != OpClaim:
+		return Result{Code: CodeMismatch, Detail: "the sequence was not a claim"}, true
+	case finished && c.Op == OpClaim && f.Code != CodeCancelled:
+		return m.refused(f.Code, c), true
+	case finished && c.Op == OpClaim, finished && makesClaim && f.Op == OpClaim && f.Code == CodeCancelled:
+		return Result{Code: f.Code, Token: f.Token}, true
+	case finished && (f.Op != c.Op || f.Token != c.Token):
+		return Result{Code: CodeMismatch, Detail: "the sequence was another request"}, true
+	case finished && c.Op == OpResize:
+		return m.resized(f.Code, c), true
+	case finished:
+		return Result{Code: f.Code, Token: f.Token}, true
+	case c.Seq < s.Floor:
+		return Result{Code: CodeBelowFloor}, true
+	}
+	return m.fullResult(s, c.Seq)
+}
+
+// fullResult refuses a new sequence when too many are remembered; the one at the floor is taken, for it lets the floor rise.
+func (m *model) fullResult(s *modelSession, seq uint64) (Result, bool) {
+	full := len(s.finished) >= m.limits.finished && seq > s.Floor
+	return Result{Code: CodeOverloaded, Detail: "too many finished sequences above the floor"}, full
+}
+
+func (m *model) cancel(s *modelSession, c *Command) Result {
+	if live := m.live(s.ID, c.Seq); live != nil {
+		token := live.Token
+		m.retire(live, map[bool]EventKind{true: EventReleased, false: EventCancelled}[live.Grant != 0], live.Note)
+		return Result{Code: CodeCancelled, Token: token}
+	}
+	f, finished := s.finished[c.Seq]
+	switch {
+	case finished && (f.Op == OpDowngrade || f.Op == OpAccept):
+		return Result{Code: f.Code}
+	case finished && f.Op != OpClaim:
+		return Result{Code: CodeMismatch, Detail: "the sequence was not a claim"}
+	case finished:
+		return Result{Code: f.Code, Token: f.Token}
+	case c.Seq < s.Floor:
 		return Result{Code: CodeCancelled}
 	}
-	code := CodeNotHeld
-	for _, h := range m.claims {
-		if h.Session == s.ID && h.Token == c.Token {
-			code = CodeReleased
-			m.retire(h, EventReleased, h.Note)
-			break
-		}
+	if r, full := m.fullResult(s, c.Seq); full {
+		return r
 	}
-	m.finish(s, c.Seq, OpUnlock, code, c.Token)
-	return Result{Code: code, Token: c.Token}
+	m.finish(s, c.Seq, OpClaim, CodeCancelled, 0)
+	return Result{Code: CodeCancelled}
 }
 
-func (m *model) news(s *modelSession, c *Command) Result {
-	if c.Since > m.counter {
-		return Result{Code: CodeMalformed, Detail: "command field Since: ahead of the counter"}
-	}
-	s.lost = slices.DeleteFunc(s.lost, func(l Lost) bool { return l.Rev <= c.Since })
-	r := Result{Code: CodeOK}
-	for _, h := range m.claims {
-		if h.Session == s.ID && Rev(h.Token) > c.Since && h.DrainRev == 0 {
-			r.Grants = append(r.Grants, Grant{h.Seq, h.Token})
-		}
-	}
-	slices.SortFunc(r.Grants, func(a, b Grant) int { return cmp.Compare(a.Token, b.Token) })
-	return r
-}
-
-func (m *model) again(live *ClaimRecord, c *Command) Result {
-	switch {
-	case !slices.Equal(live.Names, c.Names) || live.Note != c.Note || live.Token == 0 && c.Try:
-		return Result{Code: CodeMismatch, Rev: live.Rev, Detail: "the sequence is a live claim with other content"}
-	case live.DrainRev != 0:
-		return Result{Code: CodeDraining, Rev: live.Rev, Token: live.Token, DrainIndex: live.DrainIndex}
-	case live.Token != 0:
-		return Result{Code: CodeGranted, Rev: live.Rev, Token: live.Token}
-	}
-	return m.waitingResult(live)
-}
-
-func (m *model) waitingResult(c *ClaimRecord) Result {
-	r := Result{Code: CodeWaiting, Rev: c.Rev, Blocker: m.blocker(c.Names), Waiters: m.waiters(c.Names[0])}
-	for _, name := range c.Names {
-		n := 0
-		for _, other := range m.claims {
-			if other.Rev < c.Rev && other.Token == 0 && slices.Contains(other.Names, name) {
-				n++
-			}
-		}
-		r.Ahead = max(r.Ahead, n)
-	}
-	return r
-}
-
+// claim takes a new claim, if the names are used in its way, the limit is agreed, and a Try finds them free.
 func (m *model) claim(s *modelSession, c *Command) Result {
 	made := &ClaimRecord{
-		Rev: m.counter + 1, Session: s.ID, Seq: c.Seq, Names: slices.Clone(c.Names), Note: c.Note, Created: m.wall,
+		Rev: m.counter + 1, Pos: m.counter + 1, Session: s.ID, Seq: c.Seq, Names: slices.Clone(c.Names), Note: c.Note, Created: m.wall,
+		Mode: c.Mode, Count: c.Count, Value: c.Value, Delay: c.Delay,
 	}
-	blocked := m.blocked(made)
-	if c.Try && blocked {
-		m.finish(s, c.Seq, OpClaim, CodeLocked, 0)
-		return Result{Code: CodeLocked, Blocker: m.blocker(c.Names), Waiters: m.waiters(c.Names[0])}
+	limit := c.Limit
+	if sem := m.semaphores[c.Names[0]]; sem != nil {
+		limit = sem.Limit
+		if c.Mode == Permits && (c.Limit != sem.Limit && c.Limit != sem.Former || c.Count > sem.Limit) {
+			return m.refuse(s, CodeLimit, c)
+		}
 	}
-	if len(m.claims) >= m.limits.claims {
+	free := m.admissible(made, limit)
+	switch {
+	case m.misused(c.Names, c.Mode) != "":
+		return m.refuse(s, CodeKind, c)
+	case c.Try && !free:
+		return m.refuse(s, CodeLocked, c)
+	case len(m.claims) >= m.limits.claims:
 		return Result{Code: CodeOverloaded, Detail: "too many claims"}
 	}
 	m.claims = append(m.claims, made)
-	if blocked {
-		m.emit(EventQueued, s, made, made.Note)
+	if c.Mode == Permits && m.semaphores[c.Names[0]] == nil {
+		m.semaphores[c.Names[0]] = &LimitRecord{Name: c.Names[0], Limit: c.Limit}
+	}
+	if !free {
+		m.emit(EventQueued, made, made.Note)
 		return m.waitingResult(made)
 	}
 	m.grant(made)
 	return Result{Code: CodeGranted, Rev: made.Rev, Token: made.Token}
 }
 
-// blocked says whether any earlier claim shares a name, be it held or waiting.
-func (m *model) blocked(c *ClaimRecord) bool {
-	for _, other := range m.claims {
-		for _, name := range other.Names {
-			if other.Rev < c.Rev && slices.Contains(c.Names, name) {
-				return true
-			}
-		}
-	}
-	return false
+func (m *model) refuse(s *modelSession, code Code, c *Command) Result {
+	m.finish(s, c.Seq, OpClaim, code, 0)
+	return m.refused(code, c)
 }
 
+func (m *model) refused(code Code, c *Command) Result {
+	switch code {
+	case CodeKind:
+		return Result{Code: code, Detail: m.misused(c.Names, c.Mode)}
+	case CodeLimit:
+		return Result{Code: code, Limit: m.limit(c.Names[0])}
+	}
+	return Result{Code: code, Blocker: m.blocker(c.Names), Waiters: m.waiters(c.Names[0])}
+}
+
+// misused is the first name that is a semaphore where a lock is wanted, or the other way round.
+func (m *model) misused(names []string, mode Mode) string {
+	for _, name := range names {
+		isSemaphore := m.semaphores[name] != nil
+		if isSemaphore && mode != Permits || !isSemaphore && mode == Permits && len(m.queue(name)) > 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+func (m *model) limit(name string) uint32 {
+	if sem := m.semaphores[name]; sem != nil {
+		return sem.Limit
+	}
+	return 0
+}
+
+// queue is every claim on a name, by place.
+func (m *model) queue(name string) []*ClaimRecord {
+	return slices.DeleteFunc(slices.Clone(m.claims), func(c *ClaimRecord) bool { return !slices.Contains(c.Names, name) })
+}
+
+// admissible is the one rule of grants: on each name, all claims that stand before hold, share it with this one, and leave it enough.
+func (m *model) admissible(c *ClaimRecord, limit uint32) bool {
+	for _, name := range c.Names {
+		permits := int64(c.Count)
+		for _, before := range m.queue(name) {
+			if before.Pos >= c.Pos {
+				break
+			}
+			if before.Grant == 0 || before.Mode != c.Mode || c.Mode == Exclusive {
+				return false
+			}
+			permits += int64(before.Count)
+		}
+		if c.Mode == Permits && permits > int64(limit) {
+			return false
+		}
+	}
+	return true
+}
+
+// grant gives a fresh token, or to a reader the token of those who read already.
 func (m *model) grant(c *ClaimRecord) {
-	c.Token, c.Granted = Token(m.counter+1), m.wall
-	m.emit(EventGranted, m.sessions[c.Session], c, c.Note)
+	c.Grant, c.Granted, c.Token = m.counter+1, m.wall, Token(m.counter+1)
+	for _, other := range m.queue(c.Names[0]) {
+		if other != c && other.Grant != 0 && c.Mode == Shared {
+			c.Token = other.Token
+		}
+	}
+	m.emit(EventGranted, c, c.Note)
 }
 
 func (m *model) promote() {
 	for _, c := range m.claims {
-		if c.Token == 0 && !m.blocked(c) {
+		if c.Grant == 0 && m.admissible(c, m.limit(c.Names[0])) {
 			m.grant(c)
 		}
 	}
 }
 
-func (m *model) release(c *ClaimRecord, kind EventKind, note string) {
-	m.claims = slices.DeleteFunc(m.claims, func(other *ClaimRecord) bool { return other == c })
-	s := m.sessions[c.Session]
-	if c.DrainRev != 0 {
-		m.eff.Drains = append(m.eff.Drains, Drain{Token: c.Token, TTL: s.TTL})
+// forgetSemaphores: a limit lasts as long as anybody claims the semaphore, unless it was set.
+func (m *model) forgetSemaphores() {
+	for name, sem := range m.semaphores {
+		if !sem.Set && len(m.queue(name)) == 0 {
+			delete(m.semaphores, name)
+		}
 	}
-	m.emit(kind, s, c, note)
 }
 
+func (m *model) emit(kind EventKind, c *ClaimRecord, note string) {
+	e := Event{
+		Kind: kind, Index: m.index, Wall: m.wall, Session: c.Session, Node: m.holderInfo(c).Node, Seq: c.Seq, Token: c.Token, Note: note,
+		Mode: c.Mode, Count: c.Count,
+	}
+	if kind == EventGranted || kind == EventValue {
+		e.Value = c.Value
+	}
+	for _, e.Name = range c.Names {
+		m.emitEvent(e)
+	}
+}
+
+func (m *model) emitEvent(e Event) {
+	m.counter++
+	e.Rev, e.Index, e.Wall = m.counter, m.index, m.wall
+	m.eff.Events = append(m.eff.Events, e)
+}
+
+// remove takes a claim out of the list; a drain or a delay that goes on ends with it.
+func (m *model) remove(c *ClaimRecord) {
+	m.claims = slices.DeleteFunc(m.claims, func(other *ClaimRecord) bool { return other == c })
+	if c.DrainRev != 0 {
+		m.eff.Drains = append(m.eff.Drains, Drain{Grant: c.Grant, Wait: m.wait(c)})
+	}
+}
+
+func (m *model) wait(c *ClaimRecord) time.Duration {
+	if c.Barred {
+		return c.Delay
+	}
+	return m.sessions[c.Session].TTL
+}
+
+// retire ends a claim of a live session.
 func (m *model) retire(c *ClaimRecord, kind EventKind, note string) {
-	m.release(c, kind, note)
+	m.remove(c)
+	m.emit(kind, c, note)
 	m.finish(m.sessions[c.Session], c.Seq, OpClaim, CodeCancelled, c.Token)
 	m.promote()
+}
+
+// fail ends a hold against its holder's will: with a lock delay it stays where it is, without a session.
+func (m *model) fail(c *ClaimRecord, kind EventKind, note string) {
+	if c.Delay == 0 {
+		m.remove(c)
+		m.emit(kind, c, note)
+		return
+	}
+	s := m.sessions[c.Session]
+	c.DrainIndex, c.DrainRev, c.DrainNote, c.DrainActor = m.index, m.counter+1, "", ""
+	m.emit(kind, c, note)
+	c.Barred, c.Node, c.NodeName = true, s.Node, s.NodeName
+	m.eff.Drains = append(m.eff.Drains, Drain{Grant: c.Grant, Wait: c.Delay, Index: m.index})
 }
 
 func (m *model) finish(s *modelSession, seq uint64, op Op, code Code, token Token) {
@@ -289,159 +366,16 @@ func (m *model) finish(s *modelSession, seq uint64, op Op, code Code, token Toke
 	}
 }
 
-func (m *model) end(s *modelSession, op Op) {
-	kind, holdKind := EventSessionClosed, EventReleased
-	if op == OpExpire {
-		kind, holdKind = EventSessionExpiry, EventExpired
-	}
-	m.eff.Ended = append(m.eff.Ended, s.ID)
-	m.emit(kind, s, nil, "")
-	own := slices.DeleteFunc(slices.Clone(m.claims), func(c *ClaimRecord) bool { return c.Session != s.ID })
-	slices.SortFunc(own, func(a, b *ClaimRecord) int { return cmp.Compare(a.Seq, b.Seq) })
-	for _, c := range own {
-		if c.Token == 0 {
-			m.release(c, EventCancelled, c.Note)
-		} else {
-			m.release(c, holdKind, c.Note)
-		}
-	}
-	delete(m.sessions, s.ID)
-	m.promote()
-}
-
-func (m *model) force(c *Command) Result {
-	held := m.holder(c.Names[0])
-	switch {
-	case held == nil:
-		return Result{Code: CodeNotHeld}
-	case held.Token != c.Token:
-		return Result{Code: CodeMismatch, Blocker: m.blocker(c.Names)}
-	case held.DrainRev != 0 && !c.Now:
-		return Result{Code: CodeDraining, Token: held.Token, DrainIndex: held.DrainIndex}
-	}
-	s := m.sessions[held.Session]
-	if len(s.lost) >= m.limits.lost {
-		return Result{Code: CodeOverloaded, Detail: "the holder has not heard of too many lost holds"}
-	}
-	cause, rev := LostDrained, m.counter+1
-	if c.Now {
-		cause = LostForced
-	}
-	s.lost = append(s.lost, Lost{held.Seq, held.Token, cause, c.Note, c.Actor, rev})
-	m.audit = append(m.audit, AuditRecord{rev, m.wall, c.Names[0], held.Token, c.Now, c.Actor, c.Note})
-	m.audit = m.audit[max(0, len(m.audit)-m.limits.audit):]
-	if c.Now {
-		m.retire(held, EventForced, c.Note)
-		return Result{Code: CodeOK, Token: c.Token}
-	}
-	held.DrainIndex, held.DrainRev, held.DrainNote, held.DrainActor = m.index, rev, c.Note, c.Actor
-	m.emit(EventDraining, s, held, c.Note)
-	m.eff.Drains = append(m.eff.Drains, Drain{held.Token, s.TTL, m.index})
-	return Result{Code: CodeDraining, Token: c.Token, DrainIndex: m.index}
-}
-
-func (m *model) drained(c *Command) Result {
-	if c.Term != m.term {
-		return Result{Code: CodeStale}
-	}
-	for _, held := range m.claims {
-		if held.Token != c.Token || held.DrainRev == 0 {
-			continue
-		}
-		if held.DrainIndex != c.RenewIndex {
-			return Result{Code: CodeStale}
-		}
-		m.retire(held, EventForced, held.DrainNote)
-		return Result{Code: CodeOK, Token: c.Token}
-	}
-	return Result{Code: CodeNotHeld}
-}
-
 func (m *model) live(id SessionID, seq uint64) *ClaimRecord {
 	for _, c := range m.claims {
-		if c.Session == id && c.Seq == seq {
+		if c.Session == id && c.Seq == seq && !c.Barred {
 			return c
 		}
 	}
 	return nil
 }
 
-func (m *model) holder(name string) *ClaimRecord {
-	for _, c := range m.claims {
-		if c.Token != 0 && slices.Contains(c.Names, name) {
-			return c
-		}
-	}
-	return nil
-}
-
-func (m *model) waiters(name string) int {
-	n := 0
-	for _, c := range m.claims {
-		if c.Token == 0 && slices.Contains(c.Names, name) {
-			n++
-		}
-	}
-	return n
-}
-
-func (m *model) holderInfo(c *ClaimRecord) Holder {
-	s := m.sessions[c.Session]
-	return Holder{s.ID, s.Node, s.NodeName, c.Note, c.Token, c.Granted, c.DrainRev != 0}
-}
-
-func (m *model) blocker(names []string) *Holder {
-	for _, name := range names {
-		if c := m.holder(name); c != nil {
-			h := m.holderInfo(c)
-			return &h
-		}
-	}
-	return nil
-}
-
-func (m *model) inspect(name string) *Info {
-	info := &Info{Name: name, Waiting: m.waiters(name), Index: m.index, Rev: m.counter}
-	for _, c := range m.claims {
-		switch s := m.sessions[c.Session]; {
-		case !slices.Contains(c.Names, name):
-		case c.Token != 0:
-			info.Holders = append(info.Holders, m.holderInfo(c))
-		case len(info.Waiters) < MaxInspect:
-			info.Waiters = append(info.Waiters, Waiter{s.ID, s.Node, s.NodeName, c.Note, c.Rev, c.Created})
-		}
-	}
-	return info
-}
-
-func (m *model) grantOf(id SessionID, seq uint64) (Token, bool) {
-	if c := m.live(id, seq); c != nil && c.Token != 0 && c.DrainRev == 0 {
-		return c.Token, true
-	}
-	return 0, false
-}
-
-func (m *model) drains() []Drain {
-	var all []Drain
-	for _, c := range m.claims {
-		if c.DrainRev != 0 {
-			all = append(all, Drain{c.Token, m.sessions[c.Session].TTL, c.DrainIndex})
-		}
-	}
-	slices.SortFunc(all, func(a, b Drain) int { return cmp.Compare(a.Token, b.Token) })
-	return all
-}
-
-func (m *model) names(prefix, after string, limit int) []string {
-	var all []string
-	for _, c := range m.claims {
-		for _, name := range c.Names {
-			if strings.HasPrefix(name, prefix) && (after == "" || name > after) {
-				all = append(all, name)
-			}
-		}
-	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	return all[:min(limit, len(all))]
+// byPlace restores the order of the list after a claim got another place.
+func (m *model) byPlace() {
+	slices.SortFunc(m.claims, func(a, b *ClaimRecord) int { return cmp.Compare(a.Pos, b.Pos) })
 }

@@ -27,12 +27,13 @@ type records struct {
 	finished []FinishedRecord
 	lost     []LostRecord
 	audit    []AuditRecord
+	limits   []LimitRecord
 }
 
 func recordsOf(s *Snapshot) records {
 	return records{
 		s.Header(), slices.Collect(s.Sessions()), slices.Collect(s.Claims()), slices.Collect(s.Finished()), slices.Collect(s.Lost()),
-		slices.Collect(s.Audit()),
+		slices.Collect(s.Audit()), slices.Collect(s.Limits()),
 	}
 }
 
@@ -43,6 +44,7 @@ func rebuild(r records) (*Table, error) {
 	addAll(r.finished, b.Finished)
 	addAll(r.lost, b.Lost)
 	addAll(r.audit, b.Audit)
+	addAll(r.limits, b.Limit)
 	return b.Table()
 }
 
@@ -70,7 +72,7 @@ func (m *model) records() records {
 	}
 	slices.SortFunc(r.sessions, func(a, b SessionRecord) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(r.claims, func(a, b ClaimRecord) int {
-		return cmp.Or(cmp.Compare(a.Names[0], b.Names[0]), cmp.Compare(a.Rev, b.Rev))
+		return cmp.Or(cmp.Compare(a.Names[0], b.Names[0]), cmp.Compare(a.Pos, b.Pos))
 	})
 	slices.SortFunc(r.finished, func(a, b FinishedRecord) int {
 		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Seq, b.Seq))
@@ -78,8 +80,12 @@ func (m *model) records() records {
 	slices.SortFunc(r.lost, func(a, b LostRecord) int {
 		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Lost.Rev, b.Lost.Rev))
 	})
+	for _, sem := range m.semaphores {
+		r.limits = append(r.limits, *sem)
+	}
+	slices.SortFunc(r.limits, func(a, b LimitRecord) int { return cmp.Compare(a.Name, b.Name) })
 	r.header = Header{
-		m.cluster, m.counter, m.index, m.level, m.maxTTL, len(r.sessions), len(r.claims), len(r.finished), len(r.lost), len(r.audit),
+		m.cluster, m.counter, m.index, m.level, m.maxTTL, len(r.sessions), len(r.claims), len(r.finished), len(r.lost), len(r.audit), len(r.limits),
 	}
 	return r
 }
@@ -95,6 +101,7 @@ func sameRecords(got, want records) error {
 		same("finished", got.finished, want.finished),
 		same("lost", got.lost, want.lost),
 		same("audit", got.audit, want.audit),
+		same("limits", got.limits, want.limits),
 	)
 }
 

@@ -1,5 +1,7 @@
 package locktable
 
+import "slices"
+
 func (x *step) open(c *Command) Result {
 	if !x.ttlAllowed(c.TTL) {
 		return malformed(&CommandError{Field: "TTL", Reason: "longer than the cluster's maximum"})
@@ -7,7 +9,7 @@ func (x *step) open(c *Command) Result {
 	if x.sessions.Len() >= x.limits.sessions {
 		return overloaded("too many sessions")
 	}
-	o := &owner{node: c.Node, nodeName: c.NodeName, ttl: c.TTL, id: SessionID(x.counter + 1)}
+	o := &owner{node: c.Node, nodeName: c.NodeName, ttl: c.TTL, id: SessionID(x.counter + 1), incarnation: c.Incarnation}
 	x.emit(Event{Kind: EventSessionOpen, Session: o.id, Node: o.node})
 	s := session{owner: o}
 	x.renew(&s)
@@ -34,7 +36,7 @@ func (x *step) inSession(c *Command) Result {
 	return r
 }
 
-// sessionCommand may change s; nothing below it may write a session to the tree, or the caller would undo that.
+// sessionCommand may change s; nothing below it may write this session to the tree, or the caller would undo that (borrow).
 func (x *step) sessionCommand(s *session, c *Command) Result {
 	switch c.Op {
 	case OpRenew:
@@ -43,9 +45,40 @@ func (x *step) sessionCommand(s *session, c *Command) Result {
 		return x.enqueue(s, c)
 	case OpCancel:
 		return x.cancel(s, c)
-	default: // OpUnlock
+	case OpUnlock:
 		return x.unlock(s, c)
+	case OpDowngrade:
+		return x.downgrade(s, c)
+	case OpProclaim:
+		return x.proclaim(s, c)
+	case OpHandOver:
+		return x.handOver(s, c)
+	case OpResize:
+		return x.resize(s, c)
+	case OpOffer:
+		return x.offer(s, c)
+	default: // OpAccept
+		return x.accept(s, c)
 	}
+}
+
+// borrow is the session of a claim that lives, and settle puts it back after a change. It may be own, the one whose command is being applied and which is not
+// in the tree meanwhile; own may be nil. They take and give values: a function that changes the session behind a pointer would put every
+// session on the heap, also that of a renewal.
+func (x *step) borrow(own *session, id SessionID) session {
+	if own != nil && own.owner.id == id {
+		return *own
+	}
+	s, _ := x.sessions.Get(id)
+	return s
+}
+
+func (x *step) settle(own *session, s session) {
+	if own != nil && own.owner.id == s.owner.id {
+		*own = s
+		return
+	}
+	x.sessions.Set(s.owner.id, s)
 }
 
 func (x *step) renew(s *session) {
@@ -120,7 +153,7 @@ func (x *step) close(c *Command) Result {
 	if !ok {
 		return Result{Code: CodeNoSession}
 	}
-	x.end(s, EventSessionClosed, EventReleased)
+	x.end(s, EventSessionClosed, EventReleased, c.Now)
 	return Result{Code: CodeOK}
 }
 
@@ -133,13 +166,48 @@ func (x *step) expire(c *Command) Result {
 	case c.Term != x.term || c.RenewIndex != s.renewIndex:
 		return Result{Code: CodeStale}
 	}
-	x.end(s, EventSessionExpiry, EventExpired)
+	x.end(s, EventSessionExpiry, EventExpired, false)
 	return Result{Code: CodeOK}
+}
+
+// restart ends the sessions that a node opened in a former start, whose process is known to be gone. A session that was renewed after the new start had
+// begun to ask, at RenewIndex, shows that it is not, and then nothing is ended.
+func (x *step) restart(c *Command) Result {
+	var former []session
+	alive := false
+	x.sessions.Scan(func(_ SessionID, s session) bool {
+		if s.owner.node == c.Node && s.owner.incarnation == c.Incarnation {
+			former = append(former, s)
+			alive = alive || s.renewIndex > c.RenewIndex
+		}
+		return !alive
+	})
+	if alive {
+		return Result{Code: CodeStale}
+	}
+	var names []string
+	for _, s := range former {
+		names = append(names, x.dissolve(s, EventSessionExpiry, EventExpired, false)...)
+	}
+	x.promoteAll(names)
+	return Result{Code: CodeOK, Ended: len(former)}
 }
 
 // end removes a session and all that belongs to it, and only then promotes: were a waiter of the dead session still queued, the
 // promotion could pick it.
-func (x *step) end(s session, sessionEvent, holdEvent EventKind) {
+func (x *step) end(s session, sessionEvent, holdEvent EventKind, finished bool) {
+	x.promoteAll(x.dissolve(s, sessionEvent, holdEvent, finished))
+}
+
+// promoteAll promotes on names of which some may come often: a session can have thousands of permits of one semaphore.
+func (x *step) promoteAll(names []string) {
+	slices.Sort(names)
+	x.promote(slices.Compact(names))
+}
+
+// dissolve removes a session and all that belongs to it, and returns the names that may be free now. Unless its owner has finished, lock delays apply to
+// what it held.
+func (x *step) dissolve(s session, sessionEvent, holdEvent EventKind, finished bool) (names []string) {
 	id := s.owner.id
 	x.sessions.Delete(id)
 	deleteWhile(x.finished, FinishedRecord{Session: id}, func(f FinishedRecord) bool { return f.Session == id })
@@ -147,14 +215,16 @@ func (x *step) end(s session, sessionEvent, holdEvent EventKind) {
 	x.eff.Ended = append(x.eff.Ended, id)
 	x.emit(Event{Kind: sessionEvent, Session: id, Node: s.owner.node})
 
-	var names []string
 	for _, c := range x.claimsOf(id) {
-		kind := holdEvent
-		if c.token == 0 {
-			kind = EventCancelled
+		switch {
+		case c.grant == 0:
+			x.release(c, EventCancelled, c.note)
+		case finished:
+			x.release(c, holdEvent, c.note)
+		case !x.fail(c, holdEvent, c.note):
+			continue
 		}
-		x.release(c, kind, c.note)
 		names = append(names, c.names...)
 	}
-	x.promote(names)
+	return names
 }

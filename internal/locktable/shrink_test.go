@@ -1,6 +1,7 @@
 package locktable
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -26,8 +27,8 @@ func (g *chaos) base(c *Command) uint64 {
 	case OpExpire:
 		return g.renewed[c.Session]
 	case OpDrained:
-		for _, d := range g.drains {
-			if d.Token == c.Token {
+		for _, d := range slices.Backward(g.past) {
+			if d.Grant == c.Rev {
 				return d.Index
 			}
 		}
@@ -106,30 +107,82 @@ type request struct {
 	seq     uint64
 }
 
+// values are what a run gave a claim.
+type values struct {
+	token      Token
+	rev, grant Rev
+}
+
 // renaming maps what the counter and the log gave in one run to what they give in another.
 type renaming struct {
 	sessions map[SessionID]SessionID
-	granted  map[Token]request // in the run as written down
-	tokens   map[request]Token // in this run
+	was, is  map[request]values // in the run as written down, and in this one
+	tokens   map[Token]request  // in the run as written down: the first claim that had the token
+	revs     map[Rev]request    // there too: the claim that an event told of
 	renewed  map[SessionID]uint64
-	drains   map[Token]uint64
+	drains   map[Rev]uint64
 	counter  Rev
 	copies   map[*Command]*Command // a request sent again is still the same request
 }
 
 func newRenaming(s recording) *renaming {
 	n := &renaming{
-		sessions: map[SessionID]SessionID{}, granted: map[Token]request{}, tokens: map[request]Token{},
-		renewed: map[SessionID]uint64{}, drains: map[Token]uint64{}, copies: map[*Command]*Command{},
+		sessions: map[SessionID]SessionID{}, was: map[request]values{}, is: map[request]values{},
+		tokens: map[Token]request{}, revs: map[Rev]request{},
+		renewed: map[SessionID]uint64{}, drains: map[Rev]uint64{}, copies: map[*Command]*Command{},
 	}
 	for _, e := range s {
 		for _, ev := range e.effects.Events {
-			if ev.Kind == EventGranted {
-				n.granted[ev.Token] = request{ev.Session, ev.Seq}
+			note(n.was, ev)
+			n.revs[ev.Rev] = request{ev.Session, ev.Seq}
+			if _, known := n.tokens[ev.Token]; !known && ev.Kind == EventGranted {
+				n.tokens[ev.Token] = request{ev.Session, ev.Seq}
 			}
 		}
 	}
 	return n
+}
+
+// note takes from an event what it tells of its claim.
+func note(of map[request]values, e Event) {
+	r := request{e.Session, e.Seq}
+	v := of[r]
+	if v.rev == 0 {
+		v.rev = e.Rev
+	}
+	if e.Kind == EventGranted && v.grant == 0 {
+		v.token, v.grant = e.Token, e.Rev
+	}
+	of[r] = v
+}
+
+// now is what this run gave the claim that is r in the run as written down.
+func (n *renaming) now(r request) values {
+	if id, ok := n.sessions[r.session]; ok {
+		r.session = id
+	}
+	return n.is[r]
+}
+
+// token is the token for this run. Readers of one phase share theirs, so it is that of the claim which the command names, if it names one.
+func (n *renaming) token(c *Command) Token {
+	r := request{cmp.Or(c.From, c.Session), c.Of}
+	if n.was[r].token != c.Token {
+		r = n.tokens[c.Token]
+	}
+	return cmp.Or(n.now(r).token, c.Token)
+}
+
+// rev is the create revision or the grant for this run.
+func (n *renaming) rev(rev Rev) Rev {
+	r := n.revs[rev]
+	switch was := n.was[r]; rev {
+	case was.grant:
+		return cmp.Or(n.now(r).grant, rev)
+	case was.rev:
+		return cmp.Or(n.now(r).rev, rev)
+	}
+	return rev
 }
 
 // command is the command for this run, with the counter and the compare-and-set index as they are in it.
@@ -138,17 +191,12 @@ func (n *renaming) command(e *scripted) (c *Command, counter Rev, base uint64) {
 		return c, n.counter, n.base(c)
 	}
 	next := *e.c
-	if id, ok := n.sessions[next.Session]; ok {
-		next.Session = id
+	next.Token = n.token(e.c)
+	if next.Op == OpDrained || next.Op == OpHandOver {
+		next.Rev = n.rev(next.Rev)
 	}
-	if r, ok := n.granted[next.Token]; ok {
-		if id, ok := n.sessions[r.session]; ok {
-			r.session = id
-		}
-		if token, ok := n.tokens[r]; ok {
-			next.Token = token
-		}
-	}
+	next.Session = cmp.Or(n.sessions[next.Session], next.Session)
+	next.From = cmp.Or(n.sessions[next.From], next.From)
 	if next.Since > 0 {
 		next.Since = max(0, next.Since+n.counter-e.counter)
 	}
@@ -164,7 +212,7 @@ func (n *renaming) base(c *Command) uint64 {
 	case OpExpire:
 		return n.renewed[c.Session]
 	case OpDrained:
-		return n.drains[c.Token]
+		return n.drains[c.Rev]
 	}
 	return c.RenewIndex
 }
@@ -174,16 +222,15 @@ func (n *renaming) learn(was Result, e *scripted) {
 		n.sessions[was.Session] = e.result.Session
 	}
 	for _, ev := range e.effects.Events {
-		if n.counter = ev.Rev; ev.Kind == EventGranted {
-			n.tokens[request{ev.Session, ev.Seq}] = ev.Token
-		}
+		n.counter = ev.Rev
+		note(n.is, ev)
 	}
 	for _, r := range e.effects.Renewed {
 		n.renewed[r.Session] = r.Index
 	}
 	for _, d := range e.effects.Drains {
 		if d.Index != 0 {
-			n.drains[d.Token] = d.Index
+			n.drains[d.Grant] = d.Index
 		}
 	}
 }
@@ -205,8 +252,8 @@ func TestShrink(t *testing.T) {
 			r.Code = CodeReleased
 		}
 	}
-	const seed = 10 // with many names and long memories
-	sound, err := explore(seed, perSeed, tally{})
+	const seed = 31 // the fault shows after 38 commands: a script that is shrunk is replayed for each thing left out
+	sound, err := explore(seed, perSeed/4, tally{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ type Snapshot struct{ state }
 // Snapshot takes constant time. It belongs to the goroutine that applies: it marks the trees as shared.
 func (t *Table) Snapshot() *Snapshot { return &Snapshot{t.share()} }
 
-// Claims are all live claims, by (first name, create revision).
+// Claims are all live claims, by (first name, place).
 func (s *Snapshot) Claims() iter.Seq[ClaimRecord] {
 	return func(yield func(ClaimRecord) bool) {
 		s.queue.Scan(func(e queueEntry) bool {
@@ -37,11 +37,29 @@ func (s *Snapshot) Audit() iter.Seq[AuditRecord] {
 	}
 }
 
+// Limits are the limits of the semaphores, by name.
+func (s *Snapshot) Limits() iter.Seq[LimitRecord] {
+	return func(yield func(LimitRecord) bool) {
+		s.uses.Scan(func(name string, u use) bool { return u.mode != Permits || yield(u.record(name)) })
+	}
+}
+
+func (u use) record(name string) LimitRecord {
+	return LimitRecord{Name: name, Limit: u.limit, Former: u.former, Set: u.set}
+}
+
 // record shares the claim's names: the reader must not write to them.
 func (c *claim) record() ClaimRecord {
 	r := ClaimRecord{
 		Rev: c.rev, Session: c.owner.id, Seq: c.seq, Names: c.names, Mode: c.mode, Note: c.note,
-		Created: c.created, Token: c.token, Granted: c.granted,
+		Created: c.created, Token: c.token, Granted: c.granted, Pos: c.pos, Grant: c.grant, Count: c.count, Value: c.value(), Delay: c.delay(),
+		Barred: c.barred,
+	}
+	if c.terms != nil {
+		r.Offer = c.terms.offer
+	}
+	if c.barred {
+		r.Node, r.NodeName = c.owner.node, c.owner.nodeName
 	}
 	if d := c.drain; d != nil {
 		r.DrainIndex, r.DrainRev, r.DrainNote, r.DrainActor = d.index, d.rev, d.note, d.actor

@@ -2,7 +2,6 @@ package locktable
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,22 +9,19 @@ import (
 	"time"
 )
 
-// rich is a table with every kind of record in it. Its last two claims are a hold of zz and zzz and a waiter for zz.
+// rich is a table with every kind of record in it; what enrich adds comes last. Its very last claims are a hold of zz and zzz and a waiter for zz.
 func rich(t testing.TB) *Table {
 	t.Helper()
 	table := New()
-	table.limits = limits{sessions: 40, claims: 200, finished: 64, lost: 8, audit: 20}
-	g := newChaos(10)
+	table.limits = limits{sessions: 40, claims: 200, finished: 64, lost: 8, audit: 20, limits: 9}
+	g := newChaos(7 * 5)
 	for range 20_000 {
 		var eff Effects
 		r := table.Apply(g.index, g.term, int64(g.index), g.command(), &eff)
 		g.advance(r, &eff)
 		h := table.Header()
 		if h.Sessions > 5 && h.Claims > 20 && h.Finished > 20 && h.Lost > 1 && h.Audit == 20 && table.drains.Len() > 1 && multiName(table) {
-			hold := Command{Op: OpClaim, Session: g.sessions[0], Seq: 1 << 20, Names: []string{"zz", "zzz"}}
-			mustApply(t, table, CodeGranted, &hold)
-			hold.Session, hold.Names = g.sessions[1], []string{"zz"}
-			mustApply(t, table, CodeWaiting, &hold)
+			enrich(t, table)
 			return table
 		}
 	}
@@ -33,7 +29,71 @@ func rich(t testing.TB) *Table {
 	return nil
 }
 
-func multiName(t *Table) bool { return t.queue.Len() > t.claims.Len() }
+// enrich adds, under names that begin with y, what a snapshot knows of each kind of claim, and the holds and the waiter under z.
+func enrich(t testing.TB, table *Table) {
+	t.Helper()
+	table.limits.sessions += 2
+	var ids [2]SessionID
+	for i := range ids {
+		open := Command{Op: OpOpen, Node: fmt.Sprint("rich", i), NodeName: "rich", TTL: time.Minute, Incarnation: "i"}
+		ids[i] = mustApply(t, table, CodeOK, &open).Session
+	}
+	seq := uint64(0)
+	do := func(want Code, session int, c Command) Result {
+		if seq++; c.Op != OpForce && c.Op != OpDrained {
+			c.Session, c.Seq = ids[session], seq
+		}
+		return mustApply(t, table, want, &c)
+	}
+	barred := do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"y-barred"}, Delay: time.Second, Note: "x"})
+	drain := do(CodeDraining, 0, Command{Op: OpForce, Names: []string{"y-barred"}, Token: barred.Token})
+	do(CodeOK, 0, Command{Op: OpDrained, Rev: Rev(barred.Token), RenewIndex: drain.DrainIndex, Term: 1})
+
+	do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"y-doc"}, Mode: Shared})
+	do(CodeGranted, 1, Command{Op: OpClaim, Names: []string{"y-doc"}, Mode: Shared})
+	do(CodeWaiting, 0, Command{Op: OpClaim, Names: []string{"y-doc"}})
+
+	moved := do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"y-moved"}, Value: "v", Delay: time.Second})
+	do(CodeGranted, 0, Command{Op: OpDowngrade, Of: seq, Token: moved.Token})
+	do(CodeWaiting, 1, Command{Op: OpClaim, Names: []string{"y-moved"}, Value: "w"})
+	offered := do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"y-offered"}})
+	do(CodeOK, 0, Command{Op: OpOffer, Of: seq, Token: offered.Token, Secret: OfferHash("s")})
+
+	do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"y-sem"}, Mode: Permits, Count: 5, Limit: 6})
+	do(CodeWaiting, 1, Command{Op: OpClaim, Names: []string{"y-sem"}, Mode: Permits, Count: 6, Limit: 6})
+	do(CodeWaiting, 1, Command{Op: OpClaim, Names: []string{"y-sem"}, Mode: Permits, Count: 2, Limit: 6})
+	do(CodeOK, 0, Command{Op: OpResize, Names: []string{"y-sem"}, Limit: 4})
+	do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"y-sem-fresh"}, Mode: Permits, Count: 3, Limit: 4})
+	do(CodeWaiting, 1, Command{Op: OpClaim, Names: []string{"y-sem-fresh"}, Mode: Permits, Count: 2, Limit: 4})
+	do(CodeOK, 0, Command{Op: OpResize, Names: []string{"y-sem-idle"}, Limit: 7})
+
+	do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"zz", "zzz"}})
+	do(CodeWaiting, 1, Command{Op: OpClaim, Names: []string{"zz"}})
+}
+
+// at is the nth claim of a name.
+func (r *records) at(name string, n int) *ClaimRecord {
+	for i := range r.claims {
+		if r.claims[i].Names[0] != name {
+			continue
+		}
+		if n--; n < 0 {
+			return &r.claims[i]
+		}
+	}
+	panic("no claim of " + name)
+}
+
+func (r *records) limit(name string) *LimitRecord {
+	return &r.limits[slices.IndexFunc(r.limits, func(l LimitRecord) bool { return l.Name == name })]
+}
+
+// word is the lost waiting claim.
+func (r *records) word() *Lost {
+	return &r.lost[slices.IndexFunc(r.lost, func(l LostRecord) bool { return l.Lost.Cause == LostLimit })].Lost
+}
+
+func multiName(t *Table) bool { return t.queue.Len() > t.claims.Len()+t.barred }
 
 func TestSnapshotStandsStill(t *testing.T) {
 	table := rich(t)
@@ -105,9 +165,27 @@ func TestHashSeesEveryField(t *testing.T) {
 		"drain note":   func(r *records) { r.claims[draining].DrainNote += "x" },
 		"drain actor":  func(r *records) { r.claims[draining].DrainActor += "x" },
 		"lost seq":     func(r *records) { r.lost[0].Lost.Seq++ },
-		"lost cause":   func(r *records) { r.lost[0].Lost.Cause ^= 3 },
+		"lost cause":   func(r *records) { r.lost[0].Lost.Cause ^= LostForced ^ LostDrained },
 		"lost reason":  func(r *records) { r.lost[0].Lost.Reason += "x" },
 		"lost actor":   func(r *records) { r.lost[0].Lost.Actor += "x" },
+		"incarnation":  func(r *records) { r.sessions[0].Incarnation += "x" },
+		"mode":         func(r *records) { r.at("y-offered", 0).Mode = Shared },
+		"place":        func(r *records) { r.at("y-moved", 0).Pos = r.at("y-barred", 0).Rev + 1 },
+		"grant":        func(r *records) { r.at("y-doc", 1).Grant = r.at("y-moved", 0).Rev - 1 },
+		"phase":        func(r *records) { r.at("y-doc", 0).Token--; r.at("y-doc", 1).Token-- },
+		"permits":      func(r *records) { r.at("y-sem", 0).Count++ },
+		"value":        func(r *records) { r.at("y-moved", 0).Value += "x" },
+		"delay":        func(r *records) { r.at("y-moved", 0).Delay += time.Second },
+		"offer":        func(r *records) { r.at("y-offered", 0).Offer += "x" },
+		"no offer":     func(r *records) { r.at("y-offered", 0).Offer = "" },
+		"barred node":  func(r *records) { r.at("y-barred", 0).Node += "x" },
+		"barred name":  func(r *records) { r.at("y-barred", 0).NodeName += "x" },
+		"barred since": func(r *records) { r.at("y-barred", 0).DrainIndex-- },
+		"limit":        func(r *records) { r.limit("y-sem").Limit++ },
+		"former limit": func(r *records) { r.limit("y-sem").Former++ },
+		"limit set":    func(r *records) { r.limit("y-sem-fresh").Set = true },
+		"limit's name": func(r *records) { r.limit("y-sem-idle").Name += "x" },
+		"lost limit":   func(r *records) { r.word().Limit++ },
 		"audit wall":   func(r *records) { r.audit[0].Wall++ },
 		"audit now":    func(r *records) { r.audit[0].Now = !r.audit[0].Now },
 		"audit name":   func(r *records) { r.audit[0].Name += "x" },
@@ -143,138 +221,8 @@ func mustRebuild(t *testing.T, r records) *Table {
 
 func clone(r records) records {
 	r.sessions, r.claims, r.finished = slices.Clone(r.sessions), slices.Clone(r.claims), slices.Clone(r.finished)
-	r.lost, r.audit = slices.Clone(r.lost), slices.Clone(r.audit)
+	r.lost, r.audit, r.limits = slices.Clone(r.lost), slices.Clone(r.audit), slices.Clone(r.limits)
 	return r
-}
-
-// TestBuilderRefuses tampers with a sound snapshot in one place at a time.
-func TestBuilderRefuses(t *testing.T) {
-	base := recordsOf(rich(t).Snapshot())
-	held, waiting := len(base.claims)-2, len(base.claims)-1
-	draining := slices.IndexFunc(base.claims, func(c ClaimRecord) bool { return c.DrainRev != 0 })
-	type edit struct {
-		name   string
-		change func(r *records)
-	}
-	for _, e := range []edit{
-		{"unfounded with a counter", func(r *records) { r.header.ClusterID = "" }},
-		{"counter zero", func(r *records) { r.header.Counter = 0 }},
-		{"counter behind", func(r *records) { r.header.Counter = r.claims[held].Rev - 1 }},
-		{"index behind", func(r *records) { r.header.Index = 1 }},
-		{"no max TTL", func(r *records) { r.header.MaxTTL = 0 }},
-		{"too many announced", func(r *records) { r.header.Sessions = MaxSessions + 1 }},
-		{"negative count", func(r *records) { r.header.Lost = -1 }},
-		{"cluster id not UTF-8", func(r *records) { r.header.ClusterID = "\xff" }},
-		{"session missing", func(r *records) { r.sessions = r.sessions[1:]; r.header.Sessions-- }},
-		{"session twice", func(r *records) { r.sessions = append(r.sessions, r.sessions[0]); r.header.Sessions++ }},
-		{"session order", func(r *records) { r.sessions[0], r.sessions[1] = r.sessions[1], r.sessions[0] }},
-		{"session not announced", func(r *records) { r.header.Sessions-- }},
-		{"session missing, still announced", func(r *records) { r.header.Sessions++ }},
-		{"session id zero", func(r *records) { r.sessions[0].ID = 0 }},
-		{"session node", func(r *records) { r.sessions[0].Node = "" }},
-		{"session TTL", func(r *records) { r.sessions[0].TTL = time.Hour }},
-		{"renewed in the future", func(r *records) { r.sessions[0].RenewIndex = r.header.Index + 1 }},
-		{"claim order", func(r *records) { r.claims[0], r.claims[1] = r.claims[1], r.claims[0] }},
-		{"claim without names", func(r *records) { r.claims[0].Names = nil }},
-		{"claim with a name twice", func(r *records) { r.claims[0].Names = []string{"a", "a"} }},
-		{"claim with a long note", func(r *records) { r.claims[0].Note = string(make([]byte, MaxNoteLen+1)) }},
-		{"claim of an unknown mode", func(r *records) { r.claims[0].Mode = 9 }},
-		{"claim of nobody", func(r *records) { r.claims[0].Session++ }},
-		{"claim sequence zero", func(r *records) { r.claims[0].Seq = 0 }},
-		{"claim sequence twice", func(r *records) {
-			r.claims[held].Session, r.claims[held].Seq = r.claims[waiting].Session, r.claims[waiting].Seq
-		}},
-		{"claim older than its session", func(r *records) { r.claims[0].Rev = 1 }},
-		{"claim not announced", func(r *records) { r.header.Claims-- }},
-		{"holder missing", func(r *records) { r.claims = slices.Delete(r.claims, held, held+1); r.header.Claims-- }},
-		{"hold without a token", func(r *records) { r.claims[held].Token = 0 }},
-		{"granted while waiting", func(r *records) { r.claims[waiting].Granted = 5 }},
-		{"waiting with a token", func(r *records) { r.claims[waiting].Token = Token(r.header.Counter) }},
-		{"waiting with a drain", func(r *records) { r.claims[waiting].DrainRev = r.header.Counter }},
-		{"free lock waiting", func(r *records) {
-			r.header.Counter, r.header.Claims = r.header.Counter+1, r.header.Claims+1
-			r.claims = append(r.claims, ClaimRecord{
-				Rev: r.header.Counter, Session: r.sessions[0].ID, Seq: 1 << 40, Names: []string{"zzzz"},
-			})
-		}},
-		{"token before its claim", func(r *records) { r.claims[held].Token = Token(r.claims[held].Rev) - 1 }},
-		{"token from the future", func(r *records) { r.claims[held].Token = Token(r.header.Counter) + 1 }},
-		{"token twice", func(r *records) { r.claims[held].Token = Token(r.claims[draining].DrainRev) }},
-		{"drain before its grant", func(r *records) { r.claims[draining].DrainRev = Rev(r.claims[draining].Token) - 1 }},
-		{"drain without a revision", func(r *records) { r.claims[draining].DrainRev = 0 }},
-		{"drain in the future", func(r *records) { r.claims[draining].DrainIndex = r.header.Index + 1 }},
-		{"answer of nobody", func(r *records) { r.finished[0].Session = 1 }},
-		{"answer order", func(r *records) { r.finished[0], r.finished[1] = r.finished[1], r.finished[0] }},
-		{"answer twice", func(r *records) { r.finished[1] = r.finished[0] }},
-		{"answer below the floor", func(r *records) {
-			i := slices.IndexFunc(r.sessions, func(s SessionRecord) bool { return s.ID == r.finished[0].Session })
-			r.sessions[i].Floor = r.finished[0].Seq + 1
-		}},
-		{"answer never given", func(r *records) { r.finished[0].Code = CodeGranted }},
-		{"answer to a renewal", func(r *records) { r.finished[0].Op = OpRenew }},
-		{"answer not announced", func(r *records) { r.header.Finished-- }},
-		{"answer to a live claim", func(r *records) {
-			r.finished, r.header.Finished = []FinishedRecord{
-				{Session: r.claims[held].Session, Seq: r.claims[held].Seq, Op: OpClaim, Code: CodeCancelled},
-			}, 1
-			for i := range r.sessions {
-				r.sessions[i].Floor = 0
-			}
-		}},
-		{"lost of nobody", func(r *records) { r.lost[0].Session = 1 }},
-		{"lost twice", func(r *records) { r.lost[1] = r.lost[0] }},
-		{"lost in the future", func(r *records) { r.lost[len(r.lost)-1].Lost.Rev = r.header.Counter + 1 }},
-		{"lost without a cause", func(r *records) { r.lost[0].Lost.Cause = 0 }},
-		{"lost not announced", func(r *records) { r.header.Lost-- }},
-		{"audit order", func(r *records) { r.audit[0], r.audit[1] = r.audit[1], r.audit[0] }},
-		{"audit without a name", func(r *records) { r.audit[0].Name = "" }},
-		{"audit in the future", func(r *records) { r.audit[len(r.audit)-1].Rev = r.header.Counter + 1 }},
-		{"audit with a bad actor", func(r *records) { r.audit[0].Actor = "a\nb" }},
-		{"audit not announced", func(r *records) { r.header.Audit-- }},
-		{"audit missing", func(r *records) { r.audit = r.audit[1:] }},
-	} {
-		t.Run(e.name, func(t *testing.T) {
-			r := clone(base)
-			e.change(&r)
-			if table, err := rebuild(r); !errors.Is(err, ErrBadSnapshot) || table != nil {
-				t.Errorf("table %v, error %v", table != nil, err)
-			}
-		})
-	}
-}
-
-func TestBuilderIsSpentAfterUse(t *testing.T) {
-	b := NewBuilder(Header{})
-	if _, err := b.Table(); err != nil {
-		t.Fatal(err)
-	}
-	if table, err := b.Table(); err == nil || table != nil {
-		t.Error("a second table from one builder")
-	}
-	if b.Audit(AuditRecord{}) == nil {
-		t.Error("a spent builder took a record")
-	}
-}
-
-// TestBuilderOrder gives records of one kind after those that may refer to them.
-func TestBuilderOrder(t *testing.T) {
-	r := recordsOf(rich(t).Snapshot())
-	last := len(r.claims) - 1
-	late := func(add func(b *Builder) error) error {
-		b := NewBuilder(r.header)
-		addAll(r.sessions[:len(r.sessions)-1], b.Session)
-		_ = b.Finished(FinishedRecord{Session: r.sessions[0].ID, Seq: 1 << 40, Op: OpUnlock, Code: CodeReleased, Token: 1})
-		if b.err != nil {
-			t.Fatal(b.err)
-		}
-		return add(b)
-	}
-	if err := late(func(b *Builder) error { return b.Claim(r.claims[last]) }); !errors.Is(err, ErrBadSnapshot) {
-		t.Errorf("claim after answers: %v", err)
-	}
-	if err := late(func(b *Builder) error { return b.Session(r.sessions[len(r.sessions)-1]) }); !errors.Is(err, ErrBadSnapshot) {
-		t.Errorf("session after answers: %v", err)
-	}
 }
 
 func TestHashOfAnUnfoundedTable(t *testing.T) {

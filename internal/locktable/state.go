@@ -9,7 +9,7 @@ import (
 )
 
 // state is everything a snapshot carries, in copy-on-write trees of values that are replaced and never mutated. claims, queue and
-// holds are three orders over the same immutable claims; waiting and drains are indexes that can be rebuilt from them.
+// holds are three orders over the same immutable claims; waiting, uses and drains are indexes that can be rebuilt from them (and from the limits).
 type state struct {
 	clusterID string
 	counter   Rev
@@ -18,14 +18,19 @@ type state struct {
 	maxTTL    time.Duration
 
 	sessions *btree.Map[SessionID, session]
-	claims   *btree.BTreeG[claimEntry]     // every live claim, by (session, sequence)
-	queue    *btree.BTreeG[queueEntry]     // every live claim under each of its names, by (name, create revision)
-	holds    *btree.BTreeG[holdEntry]      // held claims, by (session, token)
-	waiting  *btree.Map[string, int]       // waiting claims per name; absent when none, so an uncontended name costs nothing
-	drains   *btree.Map[Token, *claim]     // held claims with a drain going on
-	finished *btree.BTreeG[FinishedRecord] // by (session, sequence)
-	lost     *btree.BTreeG[LostRecord]     // by (session, revision)
-	audit    *btree.Map[Rev, AuditRecord]
+	claims   *btree.BTreeG[claimEntry] // every live claim but the barred ones, by (session, sequence)
+	queue    *btree.BTreeG[queueEntry] // every live claim under each of its names, by (name, place)
+	holds    *btree.BTreeG[holdEntry]  // held claims but the barred ones, by (session, grant)
+	waiting  *btree.Map[string, int]   // waiting claims per name; absent when none, so an uncontended name costs nothing
+	uses     *btree.Map[string, use]   // names held in a mode that several can share, and semaphores; absent for all others
+	drains   *btree.Map[Rev, *claim]   // held claims with a drain or a lock delay going on, by grant
+
+	barred     int                           // claims of which only the lock delay is left
+	semaphores int                           // uses that are semaphores
+	limitsSet  int                           // of them, those whose limit was set by a command
+	finished   *btree.BTreeG[FinishedRecord] // by (session, sequence)
+	lost       *btree.BTreeG[LostRecord]     // by (session, revision)
+	audit      *btree.Map[Rev, AuditRecord]
 }
 
 // owner is what a session is for its whole life; claims point to it.
@@ -33,6 +38,7 @@ type owner struct {
 	id             SessionID
 	node, nodeName string
 	ttl            time.Duration
+	incarnation    string
 }
 
 // session is kept by value: a renewal writes in place in an unshared tree node and allocates nothing.
@@ -46,28 +52,76 @@ type session struct {
 
 func (s session) record() SessionRecord {
 	o := s.owner
-	return SessionRecord{ID: o.id, Node: o.node, NodeName: o.nodeName, TTL: o.ttl, RenewIndex: s.renewIndex, Floor: s.floor}
+	return SessionRecord{
+		ID: o.id, Node: o.node, NodeName: o.nodeName, TTL: o.ttl, Incarnation: o.incarnation, RenewIndex: s.renewIndex, Floor: s.floor,
+	}
 }
 
 // claim is one live claim. It is immutable: a grant or a drain replaces it in every tree.
 type claim struct {
 	owner   *owner
-	rev     Rev
+	rev     Rev // create revision
+	pos     Rev // place in its queues: rev, unless the claim took the place of a hold (move.go)
 	seq     uint64
-	token   Token // zero while it waits
+	grant   Rev // revision of the grant; zero while it waits
+	token   Token
 	created int64
 	granted int64
 	names   []string // shared by all versions of the claim
 	note    string
-	drain   *drain // nil unless a drain is going on
+	terms   *terms // nil if it has none of them
+	drain   *drain // nil unless a drain, or the lock delay of a barred claim, is going on
+	count   uint32 // permits
 	mode    Mode
+	barred  bool // the hold has ended, and its session knows nothing of it any more; only the lock delay keeps it in its queues
 }
 
-// drain is a forced release that waits for the holder to notice.
+// terms is what few claims have. It is replaced as a whole.
+type terms struct {
+	value string
+	delay time.Duration
+	offer string // OfferHash of the secret that gives the hold away
+}
+
+// with are the claim's terms after a change; nil if nothing is left of them.
+func (c *claim) with(change func(*terms)) *terms {
+	var t terms
+	if c.terms != nil {
+		t = *c.terms
+	}
+	if change(&t); t == (terms{}) {
+		return nil
+	}
+	return &t
+}
+
+func (c *claim) value() string {
+	if c.terms == nil {
+		return ""
+	}
+	return c.terms.value
+}
+
+func (c *claim) delay() time.Duration {
+	if c.terms == nil {
+		return 0
+	}
+	return c.terms.delay
+}
+
+// drain is a forced release that waits for the holder to notice, or a lock delay.
 type drain struct {
 	index       uint64
 	rev         Rev
 	note, actor string
+}
+
+// wait is how long the leader waits before it ends the claim's drain or lock delay. A barred claim may have no session any more whose TTL could count.
+func (c *claim) wait() time.Duration {
+	if c.barred {
+		return c.delay()
+	}
+	return c.owner.ttl
 }
 
 // Entries carry their keys beside the pointer: comparing costs no load of the claim, and a pivot needs no allocation.
@@ -79,12 +133,12 @@ type (
 	}
 	queueEntry struct {
 		name  string
-		rev   Rev
+		pos   Rev
 		claim *claim
 	}
 	holdEntry struct {
 		session SessionID
-		token   Token
+		grant   Rev
 		claim   *claim
 	}
 )
@@ -96,7 +150,8 @@ func newState() state {
 		queue:    newTree(lessQueue),
 		holds:    newTree(lessHold),
 		waiting:  btree.NewMap[string, int](0),
-		drains:   btree.NewMap[Token, *claim](0),
+		uses:     btree.NewMap[string, use](0),
+		drains:   btree.NewMap[Rev, *claim](0),
 		finished: newTree(lessFinished),
 		lost:     newTree(lessLost),
 		audit:    btree.NewMap[Rev, AuditRecord](0),
@@ -120,14 +175,17 @@ func lessQueue(a, b queueEntry) bool {
 	if c := strings.Compare(a.name, b.name); c != 0 {
 		return c < 0
 	}
-	return a.rev < b.rev
+	return a.pos < b.pos
 }
+
+// behind is the position after all entries of a name.
+func behind(name string) queueEntry { return queueEntry{name: name, pos: math.MaxInt64} }
 
 func lessHold(a, b holdEntry) bool {
 	if a.session != b.session {
 		return a.session < b.session
 	}
-	return a.token < b.token
+	return a.grant < b.grant
 }
 
 func lessFinished(a, b FinishedRecord) bool {
@@ -148,7 +206,7 @@ func lessLost(a, b LostRecord) bool {
 func (s *state) share() state {
 	c := *s
 	c.sessions, c.claims, c.queue = s.sessions.Copy(), s.claims.Copy(), s.queue.Copy()
-	c.holds, c.waiting, c.drains = s.holds.Copy(), s.waiting.Copy(), s.drains.Copy()
+	c.holds, c.waiting, c.uses, c.drains = s.holds.Copy(), s.waiting.Copy(), s.uses.Copy(), s.drains.Copy()
 	c.finished, c.lost, c.audit = s.finished.Copy(), s.lost.Copy(), s.audit.Copy()
 	return c
 }
@@ -162,44 +220,75 @@ func (s *state) claim(id SessionID, seq uint64) *claim {
 // insert adds a claim that was not there.
 func (s *state) insert(c *claim) {
 	s.link(c)
-	if c.token == 0 {
-		s.countWaiting(c, +1)
-	}
+	s.count(c, +1)
 }
 
-// replace puts the next version of a claim in the place of the one before.
+// replace puts the next version of a claim, or the claim that takes its place, where it was. The new one is counted first: a name that is
+// shared is never seen without its last holder in between.
 func (s *state) replace(old, next *claim) {
+	s.unlink(old, next)
 	s.link(next)
-	if old.token == 0 && next.token != 0 {
-		s.countWaiting(next, -1)
-	}
-}
-
-func (s *state) link(c *claim) {
-	s.claims.Set(claimEntry{c.owner.id, c.seq, c})
-	for _, name := range c.names {
-		s.queue.Set(queueEntry{name, c.rev, c})
-	}
-	if c.token != 0 {
-		s.holds.Set(holdEntry{c.owner.id, c.token, c})
-	}
-	if c.drain != nil {
-		s.drains.Set(c.token, c)
-	}
+	s.count(next, +1)
+	s.count(old, -1)
 }
 
 // remove takes a claim out of every tree.
 func (s *state) remove(c *claim) {
-	s.claims.Delete(claimEntry{session: c.owner.id, seq: c.seq})
+	s.unlink(c, nil)
+	s.count(c, -1)
+}
+
+func (s *state) link(c *claim) {
 	for _, name := range c.names {
-		s.queue.Delete(queueEntry{name: name, rev: c.rev})
+		s.queue.Set(queueEntry{name, c.pos, c})
 	}
-	if c.token == 0 {
-		s.countWaiting(c, -1)
+	if c.drain != nil {
+		s.drains.Set(c.grant, c)
+	}
+	if c.barred {
 		return
 	}
-	s.holds.Delete(holdEntry{session: c.owner.id, token: c.token})
-	s.drains.Delete(c.token)
+	s.claims.Set(claimEntry{c.owner.id, c.seq, c})
+	if c.grant != 0 {
+		s.holds.Set(holdEntry{c.owner.id, c.grant, c})
+	}
+}
+
+// unlink deletes the entries of old that next, if there is one, will not overwrite.
+func (s *state) unlink(old, next *claim) {
+	if next == nil || next.pos != old.pos {
+		for _, name := range old.names {
+			s.queue.Delete(queueEntry{name: name, pos: old.pos})
+		}
+	}
+	if old.drain != nil && (next == nil || next.drain == nil || next.grant != old.grant) {
+		s.drains.Delete(old.grant)
+	}
+	if old.barred {
+		return
+	}
+	stays := next != nil && !next.barred && next.owner == old.owner
+	if !stays || next.seq != old.seq {
+		s.claims.Delete(claimEntry{session: old.owner.id, seq: old.seq})
+	}
+	if old.grant != 0 && (!stays || next.grant != old.grant) {
+		s.holds.Delete(holdEntry{session: old.owner.id, grant: old.grant})
+	}
+}
+
+// count keeps the counters of the claim's names.
+func (s *state) count(c *claim, by int) {
+	if c.barred {
+		s.barred += by
+	}
+	if c.grant == 0 {
+		s.countWaiting(c, by)
+	} else if c.mode != Exclusive {
+		s.countUse(c, by)
+	}
+	if c.mode == Permits && by < 0 {
+		s.tidyUse(c.names[0])
+	}
 }
 
 func (s *state) countWaiting(c *claim, by int) {
@@ -226,19 +315,19 @@ func (s *state) claimsOf(id SessionID) []*claim {
 	return all
 }
 
-// grantsSince are the holds of a session with a token above since, without those being drained: a node that has not heard of
+// grantsSince are the holds of a session granted after since, without those being drained: a node that has not heard of
 // such a grant yet must not begin to believe in it.
 func (s *state) grantsSince(id SessionID, since Rev) []Grant {
 	if since == math.MaxInt64 {
 		return nil
 	}
 	var grants []Grant
-	s.holds.Ascend(holdEntry{session: id, token: Token(since) + 1}, func(e holdEntry) bool {
+	s.holds.Ascend(holdEntry{session: id, grant: since + 1}, func(e holdEntry) bool {
 		if e.session != id {
 			return false
 		}
 		if e.claim.drain == nil {
-			grants = append(grants, Grant{Seq: e.claim.seq, Token: e.token})
+			grants = append(grants, Grant{Seq: e.claim.seq, Token: e.claim.token})
 		}
 		return true
 	})

@@ -2,8 +2,6 @@ package locktable
 
 import (
 	"iter"
-	"math"
-	"strings"
 	"time"
 )
 
@@ -16,14 +14,16 @@ type Table struct {
 
 // limits are the sizes of the package as a value, so that tests reach them with small states.
 type limits struct {
-	sessions, claims, finished, lost, audit int
+	sessions, claims, finished, lost, audit, limits int
 }
 
 // New is a table before its founding: it answers CodeNotFounded to everything but OpFound.
 func New() *Table {
 	return &Table{
-		state:  newState(),
-		limits: limits{sessions: MaxSessions, claims: MaxClaims, finished: MaxFinished, lost: MaxLost, audit: MaxAudit},
+		state: newState(),
+		limits: limits{
+			sessions: MaxSessions, claims: MaxClaims, finished: MaxFinished, lost: MaxLost, audit: MaxAudit, limits: MaxLimits,
+		},
 	}
 }
 
@@ -65,7 +65,7 @@ func (x *step) apply(c *Command) Result {
 		return x.found(c)
 	case OpOpen:
 		return x.open(c)
-	case OpRenew, OpClaim, OpCancel, OpUnlock:
+	case OpRenew, OpClaim, OpCancel, OpUnlock, OpDowngrade, OpProclaim, OpHandOver, OpResize, OpOffer, OpAccept:
 		return x.inSession(c)
 	case OpClose:
 		return x.close(c)
@@ -79,6 +79,10 @@ func (x *step) apply(c *Command) Result {
 		info := x.Inspect(c.Names[0])
 		info.Index = x.index
 		return Result{Code: CodeOK, Info: &info}
+	case OpList:
+		return x.list(c)
+	case OpRestart:
+		return x.restart(c)
 	case OpBarrier:
 		return Result{Code: CodeOK}
 	case OpLevel:
@@ -113,7 +117,13 @@ func (x *step) emit(e Event) Rev {
 func (x *step) emitClaim(kind EventKind, c *claim, note string) Rev {
 	first := x.counter + 1
 	for _, name := range c.names {
-		x.emit(Event{Kind: kind, Name: name, Session: c.owner.id, Seq: c.seq, Node: c.owner.node, Token: c.token, Note: note})
+		e := Event{
+			Kind: kind, Name: name, Session: c.owner.id, Seq: c.seq, Node: c.owner.node, Token: c.token, Note: note, Mode: c.mode, Count: c.count,
+		}
+		if kind == EventGranted || kind == EventValue {
+			e.Value = c.value()
+		}
+		x.emit(e)
 	}
 	return first
 }
@@ -123,7 +133,8 @@ func (x *step) emitClaim(kind EventKind, c *claim, note string) Rev {
 func (s *state) Header() Header {
 	return Header{
 		ClusterID: s.clusterID, Counter: s.counter, Index: s.index, Level: s.level, MaxTTL: s.maxTTL,
-		Sessions: s.sessions.Len(), Claims: s.claims.Len(), Finished: s.finished.Len(), Lost: s.lost.Len(), Audit: s.audit.Len(),
+		Sessions: s.sessions.Len(), Claims: s.claims.Len() + s.barred, Finished: s.finished.Len(), Lost: s.lost.Len(), Audit: s.audit.Len(),
+		Limits: s.semaphores,
 	}
 }
 
@@ -134,29 +145,11 @@ func (s *state) Sessions() iter.Seq[SessionRecord] {
 	}
 }
 
-// Names are the names with any claim on them that begin with prefix and come after the name after, in byte order, at most limit.
-func (t *Table) Names(prefix, after string, limit int) []string {
-	var names []string
-	at := queueEntry{name: prefix}
-	if after >= prefix {
-		at = queueEntry{name: after, rev: math.MaxInt64}
-	}
-	for len(names) < limit {
-		e, ok := t.nextInQueue(at)
-		if !ok || !strings.HasPrefix(e.name, prefix) {
-			break
-		}
-		names = append(names, e.name)
-		at = queueEntry{name: e.name, rev: math.MaxInt64}
-	}
-	return names
-}
-
-// Drains are the drains going on, by token. A member stamps them after it restored a snapshot.
+// Drains are the drains and lock delays going on, by grant. A member stamps them after it restored a snapshot.
 func (t *Table) Drains() iter.Seq[Drain] {
 	return func(yield func(Drain) bool) {
-		t.drains.Scan(func(token Token, c *claim) bool {
-			return yield(Drain{Token: token, TTL: c.owner.ttl, Index: c.drain.index})
+		t.drains.Scan(func(grant Rev, c *claim) bool {
+			return yield(Drain{Grant: grant, Wait: c.wait(), Index: c.drain.index})
 		})
 	}
 }
@@ -164,10 +157,29 @@ func (t *Table) Drains() iter.Seq[Drain] {
 // GrantOf is the token of a live claim that is held. A hold that is being drained is not reported: nobody may begin to believe in it.
 func (t *Table) GrantOf(session SessionID, seq uint64) (Token, bool) {
 	c := t.claim(session, seq)
-	if c == nil || c.token == 0 || c.drain != nil {
+	if c == nil || c.grant == 0 || c.drain != nil {
 		return 0, false
 	}
 	return c.token, true
+}
+
+// TTL is that of a live session.
+func (t *Table) TTL(id SessionID) (time.Duration, bool) {
+	s, ok := t.sessions.Get(id)
+	if !ok {
+		return 0, false
+	}
+	return s.owner.ttl, true
+}
+
+// list answers with a page of names.
+func (x *step) list(c *Command) Result {
+	prefix := ""
+	if len(c.Names) > 0 {
+		prefix = c.Names[0]
+	}
+	infos, more := x.List(prefix, c.After, int(c.Count))
+	return Result{Code: CodeOK, Infos: infos, More: more}
 }
 
 // ttlAllowed says whether a session may ask for ttl in this cluster; the lower bound is a static rule of Check.

@@ -63,6 +63,12 @@ func TestGrantOfAndDrains(t *testing.T) {
 	token := mustApply(t, table, CodeGranted, &claim).Token
 	claim.Session = ids[1]
 	mustApply(t, table, CodeWaiting, &claim)
+	if ttl, ok := table.TTL(ids[0]); !ok || ttl != 10*time.Second {
+		t.Errorf("TTL %v %v", ttl, ok)
+	}
+	if ttl, ok := table.TTL(1); ok || ttl != 0 {
+		t.Errorf("TTL of no session: %v", ttl)
+	}
 	if got, ok := table.GrantOf(ids[0], 1); !ok || got != token {
 		t.Errorf("GrantOf the holder: %d %v", got, ok)
 	}
@@ -75,7 +81,7 @@ func TestGrantOfAndDrains(t *testing.T) {
 	if _, ok := table.GrantOf(ids[0], 1); ok {
 		t.Error("GrantOf reports a hold that is being drained")
 	}
-	want := []Drain{{Token: token, TTL: 10 * time.Second, Index: r.DrainIndex}}
+	want := []Drain{{Grant: Rev(token), Wait: 10 * time.Second, Index: r.DrainIndex}}
 	if got := slices.Collect(table.Drains()); !slices.Equal(got, want) {
 		t.Errorf("drains %v, want %v", got, want)
 	}
@@ -98,7 +104,7 @@ func TestAnswersTellOfDrains(t *testing.T) {
 		{CodeGranted, Command{Op: OpClaim, Session: s, Seq: 2, Names: []string{"b"}}, true},
 		{CodeMismatch, Command{Op: OpClaim, Session: s, Seq: 2, Names: []string{"c"}}, true},
 		{CodeCancelled, Command{Op: OpCancel, Session: s, Seq: 2}, true},
-		{CodeNotHeld, Command{Op: OpUnlock, Session: s, Seq: 3, Token: 7}, true},
+		{CodeNotHeld, Command{Op: OpUnlock, Session: s, Seq: 3, Of: 2, Token: 7}, true},
 		{CodeMalformed, Command{Op: OpRenew, Session: s, Since: 1 << 50}, true},
 		{CodeOK, Command{Op: OpRenew, Session: s, Since: Rev(token)}, true},
 		{CodeOK, Command{Op: OpRenew, Session: s, Since: Rev(token) + 1}, false},
@@ -140,7 +146,7 @@ func TestLongQueue(t *testing.T) {
 		if !ok {
 			t.Fatalf("session %d was not promoted in its turn", i)
 		}
-		mustApply(t, table, CodeReleased, &Command{Op: OpUnlock, Session: ids[i], Seq: 2, Token: token})
+		mustApply(t, table, CodeReleased, &Command{Op: OpUnlock, Session: ids[i], Seq: 2, Of: 1, Token: token})
 	}
 	if len(table.Names("", "", 1)) != 0 || table.waiting.Len() != 0 {
 		t.Error("something is left of an empty queue")
@@ -189,7 +195,7 @@ func TestTheRealLimits(t *testing.T) {
 	table, ids := founded(t, 1)
 	s := ids[0]
 	for i := range uint64(MaxFinished) {
-		mustApply(t, table, CodeNotHeld, &Command{Op: OpUnlock, Session: s, Seq: i + 1, Floor: 1, Token: 5})
+		mustApply(t, table, CodeNotHeld, &Command{Op: OpUnlock, Session: s, Seq: i + 1, Floor: 1, Of: 9_999, Token: 5})
 	}
 	next := Command{Op: OpClaim, Session: s, Seq: MaxFinished + 1, Floor: 1, Names: []string{"a"}}
 	hash := func() any {
@@ -210,12 +216,27 @@ func TestAFullSessionTakesTheSequenceAtItsFloor(t *testing.T) {
 	table, ids := founded(t, 1)
 	s := ids[0]
 	for i := range uint64(MaxFinished) {
-		mustApply(t, table, CodeNotHeld, &Command{Op: OpUnlock, Session: s, Seq: i + 2, Floor: 1, Token: 5})
+		mustApply(t, table, CodeNotHeld, &Command{Op: OpUnlock, Session: s, Seq: i + 2, Floor: 1, Of: 9_999, Token: 5})
 	}
 	mustApply(t, table, CodeOverloaded, &Command{Op: OpClaim, Session: s, Seq: MaxFinished + 2, Floor: 1, Names: []string{"a"}})
 	mustApply(t, table, CodeCancelled, &Command{Op: OpCancel, Session: s, Seq: 1, Floor: 1})
 	mustApply(t, table, CodeGranted, &Command{Op: OpClaim, Session: s, Seq: MaxFinished + 2, Floor: MaxFinished + 2, Names: []string{"a"}})
 	if err := checkInvariants(table); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRenewalsAllocateNothing: they are most of what an idle cluster does.
+func TestRenewalsAllocateNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	table, ids := founded(t, 1)
+	renew, eff := Command{Op: OpRenew, Session: ids[0]}, Effects{Renewed: make([]Renewal, 0, 1)}
+	if n := testing.AllocsPerRun(100, func() {
+		eff.Renewed = eff.Renewed[:0]
+		table.Apply(9, 1, 0, &renew, &eff)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

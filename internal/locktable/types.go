@@ -5,7 +5,11 @@
 // who decides when to send such a command lives elsewhere (internal/expiry, the root package's leader).
 package locktable
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
 
 // SessionID names a session. It is the counter's value when the session was opened, so it is never reused in one cluster.
 type SessionID int64
@@ -29,7 +33,14 @@ const (
 	MaxFinished = 4_096     // finished sequences remembered for one session
 	MaxLost     = 1_024     // lost holds remembered for one session until it has heard of them; all of them must fit into one answer
 	MaxAudit    = 1_024     // audit records kept, oldest dropped
-	MaxInspect  = 64        // waiters listed in one Info
+	MaxInspect  = 64        // holders, and waiters, listed in one Info of OpInspect
+	MaxList     = 100       // names in one answer to OpList; fewer if they are large
+	MaxListed   = 8         // holders, and waiters, listed for each of them
+	MaxValueLen = 4_096     // bytes in a published value
+	MaxPermits  = 1 << 30   // permits of one semaphore
+	MaxLimits   = 100_000   // semaphores whose limit was set by OpResize, and is remembered while nobody uses them
+
+	MaxDelay = 10 * time.Minute // longest lock delay
 
 	MinTTL = 100 * time.Millisecond // shorter is never accepted; the root package asks for more
 )
@@ -40,18 +51,27 @@ type Op uint8
 const (
 	OpNone    Op = 0
 	OpFound   Op = 1  // internal, once: ClusterID, Rev = first counter value, TTL = MaxTTL. A second one answers CodeExists
-	OpOpen    Op = 2  // open a session: Node, NodeName, TTL. Result.Session. Not idempotent: a late copy makes an empty session that expires
+	OpOpen    Op = 2  // open a session: Node, NodeName, TTL, Incarnation. Result.Session. Not idempotent: a late copy makes an empty session that expires
 	OpRenew   Op = 3  // Session, Since
-	OpClose   Op = 4  // Session: ends it, releases all its claims. Closing an unknown session answers CodeNoSession
+	OpClose   Op = 4  // Session, Now: ends it, releases all its claims. Now: its owner has finished, so no lock delay applies. Closing an unknown session answers CodeNoSession
 	OpExpire  Op = 5  // internal: Session, RenewIndex, Term
-	OpClaim   Op = 6  // Session, Seq, Floor, Names, Mode, Try, Note
+	OpClaim   Op = 6  // Session, Seq, Floor, Names, Mode, Try, Note, Value, Delay; for Permits also Count and Limit
 	OpCancel  Op = 7  // Session, Floor, Seq = the claim's sequence
-	OpUnlock  Op = 8  // Session, Seq, Floor, Token
-	OpForce   Op = 9  // Names[0], Token, Now, Note = reason, Actor = who: forced release
-	OpDrained Op = 10 // internal: Token, RenewIndex = index at which the drain was applied, Term
+	OpUnlock  Op = 8  // Session, Seq, Floor, Of, Token
+	OpForce   Op = 9  // Names[0], Token, Session (optional: only the holds of this one), Now, Note = reason, Actor = who: forced release
+	OpDrained Op = 10 // internal: Rev = grant revision, RenewIndex = index at which the drain or the delay began, Term
 	OpInspect Op = 11 // Names[0]: a linearizable read, changes nothing
 	OpBarrier Op = 12 // changes nothing, answers with Rev and Index
 	OpLevel   Op = 13 // internal: Level: raises the feature level
+
+	OpDowngrade Op = 14 // Session, Seq, Floor, Of, Token, Note: the exclusive hold of one name becomes the shared claim Seq, with nothing between
+	OpProclaim  Op = 15 // Session, Seq, Floor, Of, Token, Value: sets the value that the hold publishes
+	OpHandOver  Op = 16 // Session, Seq, Floor, Of, Token, Rev = create revision of the waiting claim that gets the names of this exclusive hold
+	OpResize    Op = 17 // Session, Seq, Floor, Names[0], Limit: sets the limit of a semaphore
+	OpOffer     Op = 18 // Session, Seq, Floor, Of, Token, Secret = OfferHash of a secret: whoever knows the secret may take the hold over
+	OpAccept    Op = 19 // Session, Seq, Floor, From, Of, Token, Secret, Note: takes the hold that From offers over as the claim Seq
+	OpList      Op = 20 // Names[0] = prefix (no Names: all), After, Count = most names wanted: a linearizable read of a page of names
+	OpRestart   Op = 21 // Node, Incarnation, RenewIndex: ends the sessions of this start of the node, if none was renewed since that index
 )
 
 // Mode is how a claim shares its names with others.
@@ -59,6 +79,8 @@ type Mode uint8
 
 const (
 	Exclusive Mode = 0 // at most one holder per name
+	Shared    Mode = 1 // any number of shared holders of the one name, and no exclusive one beside them
+	Permits   Mode = 2 // holders of the one name, a semaphore, have at most its limit together
 )
 
 // Command is one request to the state machine. Which fields count is said at each Op; others must be zero.
@@ -83,6 +105,16 @@ type Command struct {
 	Rev        Rev
 	ClusterID  string
 	Level      uint32
+
+	Of          uint64        // sequence of the claim that the command is about, in Session or From
+	Count       uint32        // permits wanted; names wanted
+	Limit       uint32        // permits of the semaphore in all
+	Value       string        // what the holder publishes, for programs
+	Delay       time.Duration // how long the names stay barred when the hold ends against its holder's will, whole milliseconds
+	From        SessionID     // the session that gives
+	Secret      string
+	After       string
+	Incarnation string // one start of a node, in its data directory
 }
 
 // Code is the outcome of a command. The list is append-only: values travel between nodes of different versions.
@@ -107,6 +139,9 @@ const (
 	CodeDraining    Code = 15 // force without Now: the drain has begun (or is going on); DrainIndex set. Claim: granted, but being drained: not to be held
 	CodeMismatch    Code = 16 // force: the token seen is not the holder's; Blocker names the present one. Claim: the sequence is known with other content
 	CodeQuarantined Code = 17 // reserved for restore from backup
+	CodeKind        Code = 18 // claim, resize: the (first) name in Detail is in use as a lock where a semaphore was asked for, or the other way round
+	CodeLimit       Code = 19 // claim: the semaphore's limit, set in Limit, is not the one named, or is less than the permits wanted
+	CodeNoWaiter    Code = 20 // hand over: no such claim waits for exactly these names; nothing was released
 )
 
 // Holder tells who holds a name, for people and for inspection.
@@ -118,6 +153,10 @@ type Holder struct {
 	Token    Token
 	Since    int64 // leader's wall clock at the grant, Unix milliseconds; for display only
 	Draining bool
+	Barred   bool // the hold has ended against the holder's will, and its lock delay goes on
+	Mode     Mode
+	Count    uint32 // permits
+	Value    string
 }
 
 // Grant is a claim of a session that is held.
@@ -132,16 +171,18 @@ type LostCause uint8
 const (
 	LostForced  LostCause = 1 // released by force, at once
 	LostDrained LostCause = 2 // a drain is going on or has ended: the hold must not be extended any more
+	LostLimit   LostCause = 3 // a waiting claim ended, for the semaphore's limit was set below its permits; Limit tells it
 )
 
-// Lost is a hold that a session lost, or that is being drained.
+// Lost is a hold that a session lost, or that is being drained; with LostLimit a waiting claim.
 type Lost struct {
 	Seq    uint64
-	Token  Token
+	Token  Token // zero for a waiting claim
 	Cause  LostCause
 	Reason string // the actor's words
 	Actor  string
 	Rev    Rev
+	Limit  uint32
 }
 
 // Waiter is one queued claim in an Info.
@@ -152,14 +193,19 @@ type Waiter struct {
 	Note     string
 	Rev      Rev
 	Since    int64
+	Mode     Mode
+	Count    uint32
 }
 
 // Info is what an inspection of one name shows.
 type Info struct {
 	Name    string
-	Holders []Holder
-	Waiters []Waiter // at most MaxInspect, in queue order
+	Holders []Holder // the first of them, in queue order
+	Holding int      // all holders
+	Waiters []Waiter // the first of them, in queue order
 	Waiting int      // all waiters
+	Limit   uint32   // of a semaphore, else zero
+	InUse   uint32   // permits held of it
 	Index   uint64   // log index of the state shown
 	Rev     Rev
 }
@@ -176,7 +222,7 @@ type Result struct {
 	Renewed bool
 	Blocker *Holder // CodeWaiting, CodeLocked, CodeMismatch: the (first) holder in the way; nil if only waiters are
 	Ahead   int     // CodeWaiting: claims that wait before this one
-	Waiters int     // CodeWaiting, CodeLocked: claims that wait for the (first) name
+	Waiters int     // CodeWaiting, CodeLocked, and CodeMismatch of OpForce: claims that wait for the (first) name
 	Grants  []Grant // OpRenew: the session's holds granted since Command.Since, without those being drained
 	// Lost is set in every answer with Renewed: the session's holds lost or being drained of which the node has not said, by the
 	// Since of a renewal, that it heard. A node reads it before it extends anything.
@@ -185,6 +231,10 @@ type Result struct {
 	// DrainIndex is the log index at which a drain began; the leader that ends it names it in OpDrained.
 	DrainIndex uint64
 	Detail     string
+	Limit      uint32 // CodeLimit, and OpResize: the limit in force
+	Infos      []Info // OpList
+	More       bool   // OpList: there are names after the last of Infos
+	Ended      int    // OpRestart: sessions ended
 }
 
 // EventKind is what an Event tells. The list is append-only.
@@ -201,6 +251,9 @@ const (
 	EventSessionOpen   EventKind = 8
 	EventSessionClosed EventKind = 9
 	EventSessionExpiry EventKind = 10
+	EventValue         EventKind = 11 // a holder published another value
+	EventResized       EventKind = 12 // a semaphore's limit was set; Count tells it
+	EventFreed         EventKind = 13 // the lock delay after the end of a hold is over
 )
 
 // Event is one change, told to watchers and waiters. Rev rises strictly by one from event to event and never repeats, so a
@@ -216,6 +269,9 @@ type Event struct {
 	Token   Token
 	Wall    int64 // leader's wall clock, Unix milliseconds, display only
 	Note    string
+	Mode    Mode
+	Count   uint32
+	Value   string // EventGranted, EventValue
 }
 
 // Effects is what one entry did beside its results. Apply appends to it; the caller may reuse the slices.
@@ -235,24 +291,25 @@ type Renewal struct {
 	Index   uint64 // recorded as the session's renewal index
 }
 
-// Drain is the beginning or the end of a drained release. The leader ends it by OpDrained a full TTL after its own stamp.
+// Drain is the beginning or the end of a drained release, or of a lock delay. The leader ends it by OpDrained when Wait has passed since its own
+// stamp. A delay may follow a drain under the same grant: its beginning takes the drain's place.
 type Drain struct {
-	Token Token
-	TTL   time.Duration // of the session that holds
+	Grant Rev           // of the hold
+	Wait  time.Duration // TTL of the session that holds, or the delay
 	Index uint64
 }
 
 // The records below are the state as snapshots carry it. A table is a Header, then sessions by id, claims by (first name,
-// revision), finished results by (session, sequence), lost holds by (session, revision), audit records by revision.
+// position), finished results by (session, sequence), lost holds by (session, revision), audit records by revision, limits by name.
 
 // Header is the part of the state that exists once.
 type Header struct {
-	ClusterID                               string
-	Counter                                 Rev
-	Index                                   uint64 // last applied log index
-	Level                                   uint32
-	MaxTTL                                  time.Duration
-	Sessions, Claims, Finished, Lost, Audit int // counts of the records that follow
+	ClusterID                                       string
+	Counter                                         Rev
+	Index                                           uint64 // last applied log index
+	Level                                           uint32
+	MaxTTL                                          time.Duration
+	Sessions, Claims, Finished, Lost, Audit, Limits int // counts of the records that follow
 }
 
 // SessionRecord is one session.
@@ -263,6 +320,8 @@ type SessionRecord struct {
 	TTL        time.Duration
 	RenewIndex uint64
 	Floor      uint64
+
+	Incarnation string
 }
 
 // ClaimRecord is one live claim, waiting or held.
@@ -280,6 +339,25 @@ type ClaimRecord struct {
 	DrainRev   Rev
 	DrainNote  string // the actor's reason
 	DrainActor string
+
+	Pos   Rev // place in the queues of its names: the create revision, unless the claim took the place of a hold
+	Grant Rev // revision of the grant; zero while waiting. The token, except for readers that joined a phase
+	Count uint32
+	Value string
+	Delay time.Duration
+	Offer string // OfferHash, empty unless the hold is offered
+
+	// Barred: the hold has ended and only its lock delay is left. Session need not exist any more, so the record tells who it was.
+	Barred         bool
+	Node, NodeName string
+}
+
+// LimitRecord is the limit of a semaphore.
+type LimitRecord struct {
+	Name   string
+	Limit  uint32
+	Former uint32 // the limit before the last OpResize, which claims may still name; zero if there is none
+	Set    bool   // by OpResize, so it is remembered while nobody uses the semaphore
 }
 
 // FinishedRecord is the remembered answer of a finished sequence.
@@ -306,4 +384,10 @@ type AuditRecord struct {
 	Now    bool
 	Actor  string
 	Reason string
+}
+
+// OfferHash is what OpOffer carries of a secret, so that nobody who reads the log or a snapshot can take the hold over.
+func OfferHash(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
 }

@@ -18,7 +18,7 @@ type from struct {
 	answer
 }
 
-// race makes attempts side by side: whenever hedgeAfter has passed since the last one began and there is no answer, or one of two
+// race makes attempts side by side: whenever Options.Hedge has passed since the last one began and there is no answer, or one of two
 // failed, another one begins through another member. It returns the first answer that ends the call; or, when all attempts under
 // way have failed or ctx has ended, the last one. Attempts it leaves behind are cancelled.
 func (t *trip) race(ctx context.Context) answer {
@@ -41,14 +41,14 @@ func (t *trip) race(ctx context.Context) answer {
 				busy = append(busy, to.ID)
 			}
 			begun = time.Now()
-			timer.Reset(hedgeAfter)
+			timer.Reset(t.opt.Hedge)
 		case f := <-answers:
 			busy = slices.DeleteFunc(busy, func(id string) bool { return id == f.peer.ID })
 			t.learn(f.peer, f.answer, ctx.Err() != nil)
 			if len(busy) == 0 || final(f.answer) {
 				return f.answer
 			}
-			timer.Reset(min(t.replacement(), hedgeAfter-time.Since(begun)))
+			timer.Reset(min(t.replacement(), t.opt.Hedge-time.Since(begun)))
 		case <-ctx.Done():
 			t.sent = t.sent || len(busy) > 0 // what is pending may have been written
 			return answer{ProposeReply: wire.ProposeReply{Status: wire.StatusUnknown}, silent: true}

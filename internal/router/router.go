@@ -41,9 +41,11 @@ type Env struct {
 type Options struct {
 	// Attempt bounds one attempt; default 1 s.
 	Attempt time.Duration
-	// Renewal is for a command on which a lease hangs. When an attempt has not been answered after half a second, another begins
+	// Renewal is for a command on which a lease hangs. When an attempt has not been answered after Hedge, another begins
 	// through another member, and the first answer counts. It is never given up for overload while ctx lasts.
 	Renewal bool
+	// Hedge is for Renewal; default 0.5 s.
+	Hedge time.Duration
 }
 
 var (
@@ -134,6 +136,9 @@ func (r *Router) Do(ctx context.Context, c *locktable.Command, opt Options) (loc
 	}
 	if opt.Attempt <= 0 {
 		opt.Attempt = defaultAttempt
+	}
+	if opt.Hedge <= 0 {
+		opt.Hedge = hedgeAfter
 	}
 	t := trip{router: r, cmd: c, opt: opt}
 	return t.run(ctx)

@@ -47,7 +47,7 @@ var flips = map[string]func(n *quorumlock.Node) bool{
 		return sim.Flip(n, nil, func(c *locktable.ClaimRecord) bool {
 			held := c.Token != 0 && c.Names[0] == "held"
 			if held {
-				c.Token = locktable.Token(rev)
+				c.Token, c.Grant = locktable.Token(rev), locktable.Rev(rev)
 			}
 			return held
 		})

@@ -79,7 +79,7 @@ func TestDoEndsItsContextWhenTheLeaseIsLost(t *testing.T) {
 		start := time.Now()
 		cause := <-j.ended
 		var lost *quorumlock.LostError
-		if !errors.As(cause, &lost) || lost.Cause != quorumlock.CauseExpired || lost.Token != token || lost.Name != "k" {
+		if !errors.As(cause, &lost) || lost.Cause != quorumlock.CauseNoQuorum || lost.Token != token || lost.Name != "k" {
 			t.Errorf("cause %v", cause)
 		}
 		if took := time.Since(start); took > 8*time.Second+250*time.Millisecond {

@@ -26,10 +26,10 @@ func TestLostThreeTimesAndTakenAgain(t *testing.T) {
 			begin func(token quorumlock.Token)
 			end   func()
 		}{
-			{"partition", quorumlock.CauseExpired, func(quorumlock.Token) { c.Isolate(f[0]) }, c.Heal},
+			{"partition", quorumlock.CauseNoQuorum, func(quorumlock.Token) { c.Isolate(f[0]) }, c.Heal},
 			{"revoke", quorumlock.CauseForced, func(token quorumlock.Token) { revoke(t, c.Node(f[1]), "k", token) }, func() {}},
 			{
-				"restart of the quorum", quorumlock.CauseExpired,
+				"restart of the quorum", quorumlock.CauseNoQuorum,
 				func(quorumlock.Token) { crashAllBut(c, f[0]) }, func() { startAllBut(c, f[0]) },
 			},
 		} {

@@ -10,7 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
 
-// waiter is one call of Lock that runs beside the test.
+// waiter is one call, mostly of Lock, that runs beside the test.
 type waiter struct {
 	t      *testing.T
 	cancel context.CancelFunc
@@ -24,14 +24,19 @@ type waiter struct {
 
 // wait begins to lock name for o. The call ends with its grant, with its session, with ctx, or with cancel.
 func wait(ctx context.Context, t *testing.T, o quorumlock.Owner, name string) *waiter {
+	return awaitHold(ctx, t, quorumlock.NewMutex(o, name).Lock)
+}
+
+// awaitHold is wait for any call that gives a hold.
+func awaitHold(ctx context.Context, t *testing.T, call func(context.Context) (*quorumlock.Hold, error)) *waiter {
 	w := &waiter{t: t, done: make(chan struct{})}
 	ctx, w.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(w.done)
-		w.hold, w.err = quorumlock.NewMutex(o, name).Lock(ctx)
+		w.hold, w.err = call(ctx)
 		w.at = time.Now()
 		if (w.hold == nil) == (w.err == nil) {
-			t.Errorf("lock %q returned (%v, %v)", name, w.hold, w.err)
+			t.Errorf("the call returned (%v, %v)", w.hold, w.err)
 		}
 	}()
 	return w

@@ -33,6 +33,8 @@ var (
 	Flip func(node any, session func(*locktable.SessionRecord) bool, claim func(*locktable.ClaimRecord) bool) bool
 	// HandOver makes a node that leads hand leadership over to another voter; it goes on otherwise.
 	HandOver func(node any)
+	// Expire makes all sessions of a node lost on their own side, as if their leases had run out that moment.
+	Expire func(node any)
 	// Leading tells whether the node leads the raft group.
 	Leading func(node any) bool
 )

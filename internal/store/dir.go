@@ -48,6 +48,7 @@ type dataDir struct {
 	path   string
 	lock   *dirLock
 	meta   dirMeta
+	start  incarnation
 	bolt   *boltFile
 	logger hclog.Logger
 }
@@ -103,6 +104,7 @@ func (d *dataDir) open(opt Options) (*medium, error) {
 			return nil, err
 		}
 	}
+	d.start = d.judge(opt)
 	if err := d.probe(); err != nil {
 		return nil, err
 	}
@@ -150,6 +152,7 @@ func (d *dataDir) openParts() (*medium, error) {
 		stable:        d.bolt,
 		snapshots:     syncedSnapshots{SnapshotStore: snaps, dir: d.file(snapshotsDir)},
 		identity:      identity,
+		incarnation:   d.start,
 		writeIdentity: d.writeIdentity,
 		retire:        d.retire,
 		condemn:       d.condemn,

@@ -17,6 +17,7 @@ import (
 type Disk struct {
 	serverID  string
 	logs      *raft.InmemStore
+	values    map[string][]byte // of the stable store; guarded by mu
 	snapshots memSnapshots
 
 	mu       sync.Mutex
@@ -26,6 +27,9 @@ type Disk struct {
 	retired  bool      // the next open finds it empty
 	mark     string    // not empty: condemned, and why
 	user     *diskUser // nil: not open
+	run      *mark     // of the latest incarnation; immutable
+	boots    int       // of the machine
+	lockFile uint64    // stands for the inode of the lock file
 
 	slow     time.Duration
 	hang     chan struct{} // non-nil while writes hang; closed to let them go
@@ -45,7 +49,7 @@ type diskUser struct {
 
 // NewDisk makes an empty disk with a server id of its own.
 func NewDisk() *Disk {
-	return &Disk{serverID: newServerID(), logs: raft.NewInmemStore()}
+	return &Disk{serverID: newServerID(), logs: raft.NewInmemStore(), values: make(map[string][]byte)}
 }
 
 // open takes the disk for one Store.
@@ -60,7 +64,7 @@ func (d *Disk) open(opt Options, durable bool) (*medium, error) {
 	}
 	if d.retired {
 		d.serverID, d.identity, d.retired, d.mark = newServerID(), Identity{}, false, ""
-		d.logs, d.snapshots = raft.NewInmemStore(), memSnapshots{}
+		d.logs, d.values, d.snapshots = raft.NewInmemStore(), make(map[string][]byte), memSnapshots{}
 	}
 	if d.mark != "" {
 		return nil, &CondemnedError{Dir: d.name(), Reason: d.mark}
@@ -78,6 +82,7 @@ func (d *Disk) open(opt Options, durable bool) (*medium, error) {
 		stable:        diskValues{u},
 		snapshots:     diskSnapshots{u},
 		identity:      d.identity.clone(),
+		incarnation:   d.judge(u, opt, durable),
 		writeIdentity: u.writeIdentity,
 		retire:        u.retire,
 		condemn:       u.condemn,
@@ -296,16 +301,23 @@ func (l diskLogs) DeleteRange(from, to uint64) error {
 	return l.u.write(func() error { return l.u.disk.logs.DeleteRange(from, to) })
 }
 
-// diskValues is a valueStore. InmemStore keeps the slices it is given; the ones that come here are fresh.
+// diskValues is a valueStore. It keeps the slices it is given; the ones that come here are fresh.
 type diskValues struct{ u *diskUser }
 
 func (v diskValues) Set(key, value []byte) error {
-	return v.u.write(func() error { return v.u.disk.logs.Set(key, value) })
+	return v.u.write(func() error { v.u.disk.values[string(key)] = value; return nil })
 }
 
 func (v diskValues) Get(key []byte) (value []byte, err error) {
-	err = v.u.read(func() error { value, err = v.u.disk.logs.Get(key); return err })
-	return slices.Clone(value), err
+	err = v.u.read(func() error {
+		kept, ok := v.u.disk.values[string(key)]
+		if !ok {
+			return errNotFound
+		}
+		value = slices.Clone(kept)
+		return nil
+	})
+	return value, err
 }
 
 // diskSnapshots is a raft.SnapshotStore.

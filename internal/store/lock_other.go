@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -60,6 +61,15 @@ func (l *dirLock) announce(h Holder) error {
 	}
 	return os.WriteFile(l.holder, content, 0o600)
 }
+
+// place does not know where the lock file lies: bbolt does not show it.
+func (*dirLock) place(func(*os.File) (place, error)) (place, error) {
+	return place{}, fmt.Errorf("on %s it cannot be proven that a former process is over: %w", runtime.GOOS, errors.ErrUnsupported)
+}
+
+func (*dirLock) found() (*mark, error) { return nil, errors.ErrUnsupported }
+
+func (*dirLock) leave(mark) error { return errors.ErrUnsupported }
 
 // release frees the lock. The lock file stays: removing it would let two processes lock two files of one name.
 func (l *dirLock) release() error {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,8 +19,20 @@ const lockRetry = 20 * time.Millisecond
 
 // dirLock is a flock on the lock file, held until release or the end of the process. flock and not fcntl: fcntl's lock would let
 // a second node of the same process in, and would be lost when any descriptor of the file is closed.
+//
+// A later start draws conclusions from getting the lock, so nothing else may free it: children do not inherit the file, and the watchdog's goroutine keeps
+// a Store that was forgotten, and so the file, from the garbage collector.
 type dirLock struct {
-	file *os.File
+	file      *os.File
+	content   lockContent // as in the file
+	damage    error       // why content was not there to be read
+	announced bool        // the file is to be rewritten at the end
+}
+
+// lockContent is what stands in the lock file, as JSON.
+type lockContent struct {
+	Holder
+	Mark *mark `json:"mark,omitempty"` // of the latest incarnation
 }
 
 // lockDir waits for the lock as long as ctx and lockPatience allow.
@@ -31,7 +44,8 @@ func lockDir(ctx context.Context, dir string) (*dirLock, error) {
 	for {
 		file, err := tryLock(filepath.Join(dir, lockName))
 		if err == nil {
-			return &dirLock{file: file}, nil
+			content, damage := readLock(file)
+			return &dirLock{file: file, content: content, damage: damage}, nil
 		}
 		var inUse *InUseError
 		if !errors.As(err, &inUse) {
@@ -56,7 +70,8 @@ func tryLock(path string) (*os.File, error) {
 	}
 	err = flock(file)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = &InUseError{Holder: readHolder(file)}
+		content, _ := readLock(file) // it may be just being written
+		err = &InUseError{Holder: content.Holder}
 	} else if err == nil && !stillAt(file, path) {
 		err = &InUseError{} // removed or replaced while we waited; look again
 	}
@@ -85,19 +100,56 @@ func stillAt(file *os.File, path string) bool {
 	return err == nil && os.SameFile(ours, there)
 }
 
-func readHolder(file *os.File) Holder {
-	var h Holder
+// readLock reads what stands in the lock file. An empty one has never been announced: errRemade.
+func readLock(file *os.File) (lockContent, error) {
+	var c lockContent
 	content := make([]byte, 4096)
-	n, _ := file.ReadAt(content, 0)
-	if json.Unmarshal(content[:n], &h) != nil {
-		return Holder{} // being written
+	n, err := file.ReadAt(content, 0)
+	switch {
+	case err != nil && err != io.EOF:
+		return lockContent{}, fmt.Errorf("the lock file cannot be read: %w", err)
+	case n == 0:
+		return lockContent{}, errRemade
 	}
-	return h
+	if err := json.Unmarshal(content[:n], &c); err != nil {
+		return lockContent{}, fmt.Errorf("the lock file holds something else than a mark: %w", err)
+	}
+	return c, nil
 }
 
-// announce writes the holder into the lock file, for those who find it locked.
+// announce writes the holder into the lock file, for those who find it locked. The mark stays: what it proves does not depend on who comes after.
 func (l *dirLock) announce(h Holder) error {
-	content, err := json.Marshal(h)
+	l.content.Holder, l.announced = h, true
+	return l.write()
+}
+
+// place is where the lock file lies; of is the kernel's word if nil.
+func (l *dirLock) place(of func(*os.File) (place, error)) (place, error) {
+	if of == nil {
+		of = kernelPlace
+	}
+	return of(l.file)
+}
+
+// found is the mark of the latest incarnation, nil for none, or why it could not be read.
+func (l *dirLock) found() (*mark, error) { return l.content.Mark, l.damage }
+
+// leave writes the mark through the descriptor that has the lock, and so into no other file than the locked one. It is synced although after a power failure the
+// machine's boot is another one: a file system can be taken away and come back without that.
+func (l *dirLock) leave(m mark) error {
+	l.content.Mark = &m
+	if err := l.write(); err != nil {
+		return err
+	}
+	if err := l.file.Sync(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(l.file.Name()))
+}
+
+// write empties the file first, so that one cut short by the end of the process is never a mixture of two marks.
+func (l *dirLock) write() error {
+	content, err := json.Marshal(l.content)
 	if err != nil {
 		return err
 	}
@@ -108,7 +160,12 @@ func (l *dirLock) announce(h Holder) error {
 	return err
 }
 
-// release frees the lock. The file stays: removing it would let two processes lock two files of one name.
+// release frees the lock. The file stays: removing it would let two processes lock two files of one name. So does the mark in it: the sessions of a node that was
+// closed without a quorum are still there.
 func (l *dirLock) release() error {
-	return errors.Join(l.file.Truncate(0), l.file.Close())
+	var err error
+	if l.announced {
+		err = l.announce(Holder{})
+	}
+	return errors.Join(err, l.file.Close())
 }

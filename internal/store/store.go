@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,10 @@ type Options struct {
 	OnStall func(stalled bool)
 	// StallAfter defaults to 3 s.
 	StallAfter time.Duration
+	// Incarnation gives this start a nonce, kept in the data directory, and finds out about the start before; see Store.Former.
+	Incarnation bool
+
+	placeOf func(lock *os.File) (place, error) // nil but in tests: the kernel's word
 }
 
 // Identity is what a member knows about itself beyond its server id.
@@ -70,6 +75,7 @@ type medium struct {
 	snapshots raft.SnapshotStore
 
 	identity      Identity // as found
+	incarnation   incarnation
 	writeIdentity func(Identity) error
 	retire        func() error              // see Store.Retire
 	condemn       func(reason string) error // see Store.Condemn
@@ -176,6 +182,7 @@ func newStore(ctx context.Context, opt Options, m *medium) (*Store, error) {
 	s.stable = &guardedStable{s: s, values: m.stable}
 	s.snaps = &guardedSnapshots{s: s, base: m.snapshots, verify: opt.VerifySnapshot}
 	s.logs = &guardedLogs{s: s, sealed: checked}
+	// The report refers to s: until Close the watchdog's goroutine keeps a forgotten store, and so the lock of its directory, from the garbage collector.
 	s.dog = startWatchdog(opt.StallAfter, func(stalled bool) {
 		if stalled {
 			s.logger.Warn("a disk write hangs", "longer-than", opt.StallAfter)
@@ -189,6 +196,13 @@ func newStore(ctx context.Context, opt Options, m *medium) (*Store, error) {
 	if err := s.dropUnfinishedBootstrap(); err != nil {
 		s.dog.close()
 		return nil, err
+	}
+	// Last of all, since a start that fails has no sessions and had better leave the former one's mark.
+	if begin := m.incarnation.begin; begin != nil {
+		if err := begin(); err != nil {
+			s.dog.close()
+			return nil, fmt.Errorf("mark this incarnation: %w", err)
+		}
 	}
 	return s, nil
 }
@@ -327,7 +341,10 @@ func (s *Store) fail(err error) error {
 	return s.latch.fall(err)
 }
 
-func newServerID() string {
+func newServerID() string { return newID() }
+
+// newID returns 128 random bits in hexadecimal.
+func newID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // documented never to fail
 	return hex.EncodeToString(id[:])

@@ -31,12 +31,15 @@ func TestCommandThatIsNotUnderstoodIsAnErrorResult(t *testing.T) {
 		"unknown op":                 {byte(lastOp) + 1, 0},
 		"unknown field":              unknownField(),
 		"unknown mode":               AppendCommand(nil, &locktable.Command{Op: locktable.OpClaim, Mode: lastMode + 1}),
-		"present field of zero":      {byte(locktable.OpRenew), byte(fieldSession), 0},
-		"cut short":                  {byte(locktable.OpRenew), byte(fieldSession)},
+		"present field of zero":      fieldAlone(locktable.OpRenew, fieldSession, 0),
+		"present text of nothing":    fieldAlone(locktable.OpProclaim, fieldValue, 0),
+		"cut short":                  fieldAlone(locktable.OpRenew, fieldSession),
 		"bytes left over":            append(sound[:len(sound):len(sound)], 0),
 		"level above the entry's":    AppendCommand(nil, &locktable.Command{Op: locktable.OpLevel, Level: 2}),
-		"more names than bytes":      {byte(locktable.OpClaim), byte(fieldNames), 200},
-		"level that is not a uint32": {byte(locktable.OpLevel), 0x80, 0x80, 0x10, 0xff, 0xff, 0xff, 0xff, 0x7f},
+		"more names than bytes":      fieldAlone(locktable.OpClaim, fieldNames, 200),
+		"level that is not a uint32": fieldAlone(locktable.OpLevel, fieldLevel, 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"count that is not a uint32": fieldAlone(locktable.OpList, fieldCount, 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"limit that is not a uint32": fieldAlone(locktable.OpResize, fieldLimit, 0xff, 0xff, 0xff, 0xff, 0x7f),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := DecodeBatch(entryOf(1, sound, frame, sound))
@@ -51,11 +54,14 @@ func TestCommandThatIsNotUnderstoodIsAnErrorResult(t *testing.T) {
 	}
 }
 
-func unknownField() []byte {
+func unknownField() []byte { return fieldAlone(locktable.OpBarrier, fieldEnd) }
+
+// fieldAlone is a command of one field, whatever its content.
+func fieldAlone(op locktable.Op, field uint64, content ...byte) []byte {
 	var w Writer
-	w.Byte(byte(locktable.OpBarrier))
-	w.Uvarint(fieldEnd)
-	return w.Bytes()
+	w.Byte(byte(op))
+	w.Uvarint(field)
+	return append(w.Bytes(), content...)
 }
 
 func checkAnsweredMalformed(t *testing.T, c locktable.Command) {
@@ -126,5 +132,48 @@ func TestAllocations(t *testing.T) {
 	// The batch, its commands, the claim's list of names, the name.
 	if n := testing.AllocsPerRun(100, func() { _, _ = DecodeBatch(buf) }); n != 4 {
 		t.Errorf("DecodeBatch: %v allocations, want 4", n)
+	}
+}
+
+// What hot commands cost in a log entry. The set of their fields is one byte, and two for a claim that is not a plain one.
+func TestHotCommandsAreShort(t *testing.T) {
+	for _, test := range []struct {
+		command locktable.Command
+		set     int // bytes of the field set
+	}{
+		{locktable.Command{Op: locktable.OpRenew, Session: 1, Since: 1}, 1},
+		{locktable.Command{Op: locktable.OpClaim, Session: 1, Seq: 1, Floor: 1, Names: []string{"n"}}, 1},
+		{locktable.Command{Op: locktable.OpUnlock, Session: 1, Seq: 1, Floor: 1, Of: 1, Token: 1}, 1},
+		{locktable.Command{Op: locktable.OpCancel, Session: 1, Seq: 1, Floor: 1}, 1},
+		{locktable.Command{
+			Op: locktable.OpClaim, Session: 1, Seq: 1, Floor: 1, Names: []string{"n"}, Try: true, Note: "n", Value: "v",
+			Mode: locktable.Permits, Count: 1, Limit: 1, Delay: 1,
+		}, 2},
+		{locktable.Command{Op: locktable.OpDrained, RenewIndex: 1, Term: 1, Rev: 1}, 3},
+	} {
+		r := NewReader(AppendCommand(nil, &test.command))
+		r.Byte()
+		before := r.Len()
+		r.Uvarint()
+		if got := before - r.Len(); got != test.set {
+			t.Errorf("op %d: the set of its fields takes %d bytes, want %d", test.command.Op, got, test.set)
+		}
+	}
+}
+
+// A field that is there and says nothing would be a second encoding of the command without it.
+func TestPresentFieldIsNotZero(t *testing.T) {
+	for field := uint64(1); field < fieldEnd; field <<= 1 {
+		if c, err := DecodeCommand(fieldAlone(locktable.OpBarrier, field, 0)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("command field %#x: %+v, %v", field, c, err)
+		}
+	}
+	for field := uint64(1); field < resultEnd; field <<= 1 {
+		w := NewWriter([]byte{resultVersion, byte(locktable.CodeOK)})
+		w.Uvarint(field)
+		w.Byte(0)
+		if v, err := DecodeResult(w.Bytes()); !errors.Is(err, ErrMalformed) {
+			t.Errorf("result field %#x: %+v, %v", field, v, err)
+		}
 	}
 }

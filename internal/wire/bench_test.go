@@ -22,7 +22,7 @@ func fullBatch() []*locktable.Command {
 			})
 		case 1:
 			cmds = append(cmds, &locktable.Command{
-				Op: locktable.OpUnlock, Session: session, Seq: seq, Floor: seq, Token: 1_780_000_000_000_500,
+				Op: locktable.OpUnlock, Session: session, Seq: seq, Floor: seq, Of: seq - 1, Token: 1_780_000_000_000_500,
 			})
 		case 2:
 			cmds = append(cmds, &locktable.Command{Op: locktable.OpRenew, Session: session, Since: 1_780_000_000_000_500})

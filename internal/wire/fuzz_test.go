@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
@@ -28,13 +30,22 @@ func FuzzDecodeBatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		table := locktable.New()
+		table := foundedTable(t)
 		var eff locktable.Effects
 		for i := range batch.Commands {
 			c := &batch.Commands[i]
-			if got := table.Apply(1, 1, batch.Wall, c, &eff); c.Op == locktable.OpNone && got.Code == locktable.CodeOK {
+			if got := table.Apply(2, 4, batch.Wall, c, &eff); c.Op == locktable.OpNone && got.Code != locktable.CodeMalformed {
 				t.Fatalf("%+v did something: %+v", c, got)
 			}
+		}
+		// Whatever state an entry leads to, its snapshot is read back.
+		state := encodeState(t, table.Snapshot())
+		again, err := ReadSnapshot(bytes.NewReader(state))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(encodeState(t, again.Snapshot()), state) {
+			t.Fatal("equal state, other bytes")
 		}
 	})
 }
@@ -51,8 +62,12 @@ func FuzzMessages(f *testing.F) {
 	for i, k := range valueKinds {
 		f.Add(byte(i), k.encode(nil, values[k.name]))
 	}
+	kinds := slices.Concat(valueKinds, recordKinds)
+	for i, k := range recordKinds {
+		f.Add(byte(len(valueKinds)+i), k.encode(nil, k.random(rand.New(rand.NewPCG(1, 0)))))
+	}
 	f.Fuzz(func(t *testing.T, kind byte, b []byte) {
-		checkCanonical(t, valueKinds[int(kind)%len(valueKinds)], b)
+		checkCanonical(t, kinds[int(kind)%len(kinds)], b)
 	})
 }
 

@@ -74,19 +74,19 @@ func TestHashSectionLayouts(t *testing.T) {
 		want   error
 		script func(*snapshotScript)
 	}{
-		"two":           {ErrMalformed, func(s *snapshotScript) { s.section(6, false, content, content) }},
-		"none":          {ErrMalformed, func(s *snapshotScript) { s.section(6, false) }},
-		"short":         {ErrMalformed, func(s *snapshotScript) { s.section(6, false, content[:len(content)-1]) }},
-		"long":          {ErrMalformed, func(s *snapshotScript) { s.section(6, false, content+"x") }},
-		"no content":    {ErrMalformed, func(s *snapshotScript) { s.section(6, false, "") }},
-		"required":      {ErrLevel, func(s *snapshotScript) { s.section(6, true, content) }},
-		"other version": {nil, func(s *snapshotScript) { s.section(6, false, "\x07whatever") }},
-		"and another":   {nil, func(s *snapshotScript) { s.section(6, false, "\x07"); s.section(7, false, "x") }},
-		"behind":        {ErrMalformed, func(s *snapshotScript) { s.section(7, false); s.section(6, false, content) }},
+		"two":           {ErrMalformed, func(s *snapshotScript) { s.section(7, false, content, content) }},
+		"none":          {ErrMalformed, func(s *snapshotScript) { s.section(7, false) }},
+		"short":         {ErrMalformed, func(s *snapshotScript) { s.section(7, false, content[:len(content)-1]) }},
+		"long":          {ErrMalformed, func(s *snapshotScript) { s.section(7, false, content+"x") }},
+		"no content":    {ErrMalformed, func(s *snapshotScript) { s.section(7, false, "") }},
+		"required":      {ErrLevel, func(s *snapshotScript) { s.section(7, true, content) }},
+		"other version": {nil, func(s *snapshotScript) { s.section(7, false, "\x07whatever") }},
+		"and another":   {nil, func(s *snapshotScript) { s.section(7, false, "\x07"); s.section(8, false, "x") }},
+		"behind":        {ErrMalformed, func(s *snapshotScript) { s.section(8, false); s.section(7, false, content) }},
 	} {
 		var s snapshotScript
 		s.head(1, 1)
-		s.known(1, 5)
+		s.known(1, 6)
 		test.script(&s)
 		s.end()
 		table, err := ReadSnapshot(bytes.NewReader(seal(s.Bytes())))

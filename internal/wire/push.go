@@ -22,7 +22,7 @@ const (
 type GrantEvent struct {
 	Session locktable.SessionID
 	Seq     uint64
-	Token   locktable.Token
+	Token   locktable.Token // zero with PushLost: the claim waited
 	Kind    PushKind
 	Index   uint64
 	Rev     locktable.Rev

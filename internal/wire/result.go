@@ -24,15 +24,20 @@ const (
 	resultInfo
 	resultDrainIndex
 	resultDetail
+	resultLimit
+	resultInfos
+	resultMore
+	resultEnded
 	resultEnd
 )
 
 // What the shortest element of each list takes: one byte for each field.
 const (
 	minGrant  = 2
-	minLost   = 6
-	minHolder = 7
-	minWaiter = 6
+	minLost   = 7
+	minHolder = 11
+	minWaiter = 8
+	minInfo   = 9
 )
 
 // AppendResult appends the encoding of v to dst.
@@ -76,6 +81,11 @@ func (w *Writer) result(v *locktable.Result) {
 	}
 	w.uvarintField(v.DrainIndex)
 	w.stringField(v.Detail)
+	w.uvarintField(uint64(v.Limit))
+	if len(v.Infos) > 0 {
+		w.infos(v.Infos)
+	}
+	w.varintField(int64(v.Ended))
 }
 
 func resultFieldsOf(v *locktable.Result) uint64 {
@@ -91,7 +101,11 @@ func resultFieldsOf(v *locktable.Result) uint64 {
 		bit(len(v.Lost) != 0, resultLost) |
 		bit(v.Info != nil, resultInfo) |
 		bit(v.DrainIndex != 0, resultDrainIndex) |
-		bit(v.Detail != "", resultDetail)
+		bit(v.Detail != "", resultDetail) |
+		bit(v.Limit != 0, resultLimit) |
+		bit(len(v.Infos) != 0, resultInfos) |
+		bit(v.More, resultMore) |
+		bit(v.Ended != 0, resultEnded)
 }
 
 func decodeResult(b []byte, v *locktable.Result) error {
@@ -158,6 +172,16 @@ func (r *Reader) rareResultFields(fields uint64, v *locktable.Result) {
 	if fields&resultDetail != 0 {
 		v.Detail = r.presentString()
 	}
+	if fields&resultLimit != 0 {
+		v.Limit = r.presentUint32()
+	}
+	if fields&resultInfos != 0 {
+		v.Infos = presentList(r, minInfo, (*Reader).info)
+	}
+	v.More = fields&resultMore != 0
+	if fields&resultEnded != 0 {
+		v.Ended = r.presentInt()
+	}
 }
 
 func (w *Writer) grants(grants []locktable.Grant) {
@@ -186,6 +210,7 @@ func (w *Writer) lost(l *locktable.Lost) {
 	w.String(l.Reason)
 	w.String(l.Actor)
 	w.Varint(int64(l.Rev))
+	w.Uvarint(uint64(l.Limit))
 }
 
 func (r *Reader) lost() locktable.Lost {
@@ -196,6 +221,7 @@ func (r *Reader) lost() locktable.Lost {
 		Reason: r.String(),
 		Actor:  r.String(),
 		Rev:    locktable.Rev(r.Varint()),
+		Limit:  r.Uint32(),
 	}
 }
 
@@ -207,6 +233,10 @@ func (w *Writer) holder(h *locktable.Holder) {
 	w.Varint(int64(h.Token))
 	w.Varint(h.Since)
 	w.Bool(h.Draining)
+	w.Bool(h.Barred)
+	w.Byte(byte(h.Mode))
+	w.Uvarint(uint64(h.Count))
+	w.String(h.Value)
 }
 
 func (r *Reader) holder() locktable.Holder {
@@ -218,6 +248,10 @@ func (r *Reader) holder() locktable.Holder {
 		Token:    locktable.Token(r.Varint()),
 		Since:    r.Varint(),
 		Draining: r.Bool(),
+		Barred:   r.Bool(),
+		Mode:     locktable.Mode(r.Byte()),
+		Count:    r.Uint32(),
+		Value:    r.String(),
 	}
 }
 
@@ -228,6 +262,8 @@ func (w *Writer) waiter(q *locktable.Waiter) {
 	w.String(q.Note)
 	w.Varint(int64(q.Rev))
 	w.Varint(q.Since)
+	w.Byte(byte(q.Mode))
+	w.Uvarint(uint64(q.Count))
 }
 
 func (r *Reader) waiter() locktable.Waiter {
@@ -238,6 +274,15 @@ func (r *Reader) waiter() locktable.Waiter {
 		Note:     r.String(),
 		Rev:      locktable.Rev(r.Varint()),
 		Since:    r.Varint(),
+		Mode:     locktable.Mode(r.Byte()),
+		Count:    r.Uint32(),
+	}
+}
+
+func (w *Writer) infos(infos []locktable.Info) {
+	w.Uvarint(uint64(len(infos)))
+	for i := range infos {
+		w.info(&infos[i])
 	}
 }
 
@@ -247,11 +292,14 @@ func (w *Writer) info(v *locktable.Info) {
 	for i := range v.Holders {
 		w.holder(&v.Holders[i])
 	}
+	w.Varint(int64(v.Holding))
 	w.Uvarint(uint64(len(v.Waiters)))
 	for i := range v.Waiters {
 		w.waiter(&v.Waiters[i])
 	}
 	w.Varint(int64(v.Waiting))
+	w.Uvarint(uint64(v.Limit))
+	w.Uvarint(uint64(v.InUse))
 	w.Uvarint(v.Index)
 	w.Varint(int64(v.Rev))
 }
@@ -260,8 +308,11 @@ func (r *Reader) info() locktable.Info {
 	return locktable.Info{
 		Name:    r.String(),
 		Holders: list(r, minHolder, (*Reader).holder),
+		Holding: r.Int(),
 		Waiters: list(r, minWaiter, (*Reader).waiter),
 		Waiting: r.Int(),
+		Limit:   r.Uint32(),
+		InUse:   r.Uint32(),
 		Index:   r.Uvarint(),
 		Rev:     locktable.Rev(r.Varint()),
 	}

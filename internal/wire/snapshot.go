@@ -9,20 +9,20 @@ import (
 // A snapshot is
 //
 //	magic (8 bytes), format, level          these keep their places for ever, and so does the hash
-//	header                                  a record: cluster id, counter, index, max TTL, the five counts
+//	header                                  a record: cluster id, counter, index, max TTL, the six counts
 //	sections, by rising id                  tag = id<<1 | required, count, that many records
 //	0                                       instead of a tag: no more sections
 //	SHA-256 of everything before            32 bytes, then nothing
 //
 // and a record is its length and its content. A section that a reader does not know is skipped, unless its required bit says
-// that the state is not whole without it. The first five sections are required and always there. The sixth is not required: its one
+// that the state is not whole without it. The first six sections are required and always there. The seventh is not required: its one
 // record is a hash of the state, for the reader to compare with what it has built.
 const (
 	snapshotMagic  = "QLOCKSNP"
 	snapshotFormat = 1
 
 	// maxRecord bounds one record, and so the memory that reading takes before anything is verified. The largest record that
-	// the state machine's limits allow is a claim with all its names, about 38 KiB.
+	// the state machine's limits allow is a claim with all its names, a note, a value and a drain, about 41 KiB.
 	maxRecord = 128 << 10
 )
 
@@ -33,9 +33,10 @@ const (
 	sectionFinished
 	sectionLost
 	sectionAudit
+	sectionLimits
 	sectionStateHash
 
-	lastOfTable = sectionAudit // up to it, sections are required
+	lastOfTable = sectionLimits // up to it, sections are required
 )
 
 // requiredBit of a section's tag.
@@ -49,6 +50,7 @@ type state interface {
 	Finished() iter.Seq[locktable.FinishedRecord]
 	Lost() iter.Seq[locktable.LostRecord]
 	Audit() iter.Seq[locktable.AuditRecord]
+	Limits() iter.Seq[locktable.LimitRecord]
 }
 
 // builder is what a snapshot is read into: a *locktable.Builder, which checks what the records say. This package checks only
@@ -59,4 +61,5 @@ type builder interface {
 	Finished(locktable.FinishedRecord) error
 	Lost(locktable.LostRecord) error
 	Audit(locktable.AuditRecord) error
+	Limit(locktable.LimitRecord) error
 }

@@ -132,6 +132,8 @@ func (s *sectionReader) known(id uint64) error {
 		return readRecords(s.snapshotReader, h.Lost, (*Reader).lostRecord, to.Lost)
 	case sectionAudit:
 		return readRecords(s.snapshotReader, h.Audit, (*Reader).auditRecord, to.Audit)
+	case sectionLimits:
+		return readRecords(s.snapshotReader, h.Limits, (*Reader).limitRecord, to.Limit)
 	}
 	return fmt.Errorf("section %d has no reader: %w", id, ErrMalformed)
 }
@@ -176,16 +178,17 @@ func readRecord[T any](r *snapshotReader, decode func(*Reader) T) (T, error) {
 	if err != nil {
 		return zero, err
 	}
-	fields := Reader{buf: content}
-	rec := decode(&fields)
-	return rec, fields.Done()
+	r.record = Reader{buf: content}
+	rec := decode(&r.record)
+	return rec, r.record.Done()
 }
 
 // snapshotReader reads through a buffer that holds the longest record, so that a length claims no memory at all, and hashes
 // what it hands out.
 type snapshotReader struct {
-	in  *bufio.Reader
-	sum hash.Hash
+	in     *bufio.Reader
+	sum    hash.Hash
+	record Reader // of the record being read; one for all, since its address escapes into what decodes
 }
 
 func newSnapshotReader(in io.Reader) *snapshotReader {

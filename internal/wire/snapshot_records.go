@@ -14,7 +14,7 @@ func (w *Writer) header(h *locktable.Header) {
 	w.Varint(int64(h.Counter))
 	w.Uvarint(h.Index)
 	w.Varint(int64(h.MaxTTL))
-	for _, n := range []int{h.Sessions, h.Claims, h.Finished, h.Lost, h.Audit} {
+	for _, n := range []int{h.Sessions, h.Claims, h.Finished, h.Lost, h.Audit, h.Limits} {
 		w.Uvarint(uint64(n))
 	}
 }
@@ -30,6 +30,7 @@ func (r *Reader) header() locktable.Header {
 		Finished:  r.length(),
 		Lost:      r.length(),
 		Audit:     r.length(),
+		Limits:    r.length(),
 	}
 }
 
@@ -40,50 +41,18 @@ func (w *Writer) sessionRecord(s *locktable.SessionRecord) {
 	w.Varint(int64(s.TTL))
 	w.Uvarint(s.RenewIndex)
 	w.Uvarint(s.Floor)
+	w.String(s.Incarnation)
 }
 
 func (r *Reader) sessionRecord() locktable.SessionRecord {
 	return locktable.SessionRecord{
-		ID:         locktable.SessionID(r.Varint()),
-		Node:       r.String(),
-		NodeName:   r.String(),
-		TTL:        time.Duration(r.Varint()),
-		RenewIndex: r.Uvarint(),
-		Floor:      r.Uvarint(),
-	}
-}
-
-func (w *Writer) claimRecord(c *locktable.ClaimRecord) {
-	w.Varint(int64(c.Rev))
-	w.Varint(int64(c.Session))
-	w.Uvarint(c.Seq)
-	w.names(c.Names)
-	w.Byte(byte(c.Mode))
-	w.String(c.Note)
-	w.Varint(c.Created)
-	w.Varint(int64(c.Token))
-	w.Varint(c.Granted)
-	w.Uvarint(c.DrainIndex)
-	w.Varint(int64(c.DrainRev))
-	w.String(c.DrainNote)
-	w.String(c.DrainActor)
-}
-
-func (r *Reader) claimRecord() locktable.ClaimRecord {
-	return locktable.ClaimRecord{
-		Rev:        locktable.Rev(r.Varint()),
-		Session:    locktable.SessionID(r.Varint()),
-		Seq:        r.Uvarint(),
-		Names:      list(r, 1, (*Reader).String),
-		Mode:       locktable.Mode(r.Byte()),
-		Note:       r.String(),
-		Created:    r.Varint(),
-		Token:      locktable.Token(r.Varint()),
-		Granted:    r.Varint(),
-		DrainIndex: r.Uvarint(),
-		DrainRev:   locktable.Rev(r.Varint()),
-		DrainNote:  r.String(),
-		DrainActor: r.String(),
+		ID:          locktable.SessionID(r.Varint()),
+		Node:        r.String(),
+		NodeName:    r.String(),
+		TTL:         time.Duration(r.Varint()),
+		RenewIndex:  r.Uvarint(),
+		Floor:       r.Uvarint(),
+		Incarnation: r.String(),
 	}
 }
 
@@ -134,4 +103,15 @@ func (r *Reader) auditRecord() locktable.AuditRecord {
 		Actor:  r.String(),
 		Reason: r.String(),
 	}
+}
+
+func (w *Writer) limitRecord(l *locktable.LimitRecord) {
+	w.String(l.Name)
+	w.Uvarint(uint64(l.Limit))
+	w.Uvarint(uint64(l.Former))
+	w.Bool(l.Set)
+}
+
+func (r *Reader) limitRecord() locktable.LimitRecord {
+	return locktable.LimitRecord{Name: r.String(), Limit: r.Uint32(), Former: r.Uint32(), Set: r.Bool()}
 }

@@ -27,6 +27,7 @@ func encodeState(t testing.TB, s state) []byte {
 func TestTableRoundTrip(t *testing.T) {
 	rng := newRand(t)
 	var seen locktable.Header
+	var fields uint64
 	for range 40 {
 		s := randomTable(t, rng, rng.IntN(400)).Snapshot()
 		b := encodeState(t, s)
@@ -41,12 +42,18 @@ func TestTableRoundTrip(t *testing.T) {
 		if !bytes.Equal(encodeState(t, again), b) {
 			t.Fatal("equal state, other bytes")
 		}
+		for c := range s.Claims() {
+			fields |= claimFieldsOf(&c)
+		}
 		h := s.Header()
 		seen.Claims, seen.Finished = seen.Claims+h.Claims, seen.Finished+h.Finished
-		seen.Lost, seen.Audit = seen.Lost+h.Lost, seen.Audit+h.Audit
+		seen.Lost, seen.Audit, seen.Limits = seen.Lost+h.Lost, seen.Audit+h.Audit, seen.Limits+h.Limits
 	}
-	if seen.Claims == 0 || seen.Finished == 0 || seen.Lost == 0 || seen.Audit == 0 {
+	if seen.Claims == 0 || seen.Finished == 0 || seen.Lost == 0 || seen.Audit == 0 || seen.Limits == 0 {
 		t.Fatalf("the random commands left a section empty: %+v", seen)
+	}
+	if fields != claimEnd-1 {
+		t.Fatalf("the random commands never set the claim fields %#x", claimEnd-1&^fields)
 	}
 }
 
@@ -93,7 +100,7 @@ func TestDamagedSnapshotYieldsNoTable(t *testing.T) {
 			t.Fatalf("cut to %d of %d bytes: %v, %v", n, len(b), table, err)
 		}
 	}
-	for i := range 8 * len(b) {
+	for i := 0; i < 8*len(b); i += 3 { // two or three bits of each byte: each reading takes a buffer of its own
 		b[i/8] ^= 1 << (i % 8)
 		table, err := ReadSnapshot(bytes.NewReader(b))
 		if table != nil || !errors.Is(err, ErrMalformed) || errors.Is(err, ErrLevel) {
@@ -165,9 +172,14 @@ func TestLargestRecordFits(t *testing.T) {
 	for i := range names {
 		names[i] = strings.Repeat("n", locktable.MaxNameLen)
 	}
-	note := strings.Repeat("x", locktable.MaxNoteLen)
+	note, node := strings.Repeat("x", locktable.MaxNoteLen), strings.Repeat("x", locktable.MaxNodeLen)
 	s := newRecords(locktable.Header{})
-	s.claims = []locktable.ClaimRecord{{Names: names, Note: note, DrainNote: note, DrainActor: note}}
+	s.claims = []locktable.ClaimRecord{{
+		Rev: math.MaxInt64, Pos: math.MinInt64, Session: math.MaxInt64, Seq: math.MaxUint64, Names: names, Mode: lastMode,
+		Created: math.MaxInt64, Token: math.MaxInt64 - 1, Grant: math.MaxInt64, Granted: math.MinInt64, Count: locktable.MaxPermits,
+		Note: note, Value: strings.Repeat("v", locktable.MaxValueLen), Delay: locktable.MaxDelay, Offer: locktable.OfferHash("secret"),
+		DrainIndex: math.MaxUint64, DrainRev: math.MaxInt64, DrainNote: note, DrainActor: note, Barred: true, Node: node, NodeName: node,
+	}}
 	s.count()
 	got, _, err := readState(bytes.NewReader(encodeState(t, s)), newRecordBuilder)
 	if err != nil || !reflect.DeepEqual(got.records, s) {
@@ -214,49 +226,49 @@ func TestSnapshotLayouts(t *testing.T) {
 		want   error
 		script func(*snapshotScript)
 	}{
-		"whole":          {nil, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.end() }},
-		"level 0":        {nil, func(s *snapshotScript) { s.head(1, 0); s.known(1, 5); s.end() }},
-		"newer level":    {ErrLevel, func(s *snapshotScript) { s.head(1, Level+1); s.known(1, 5); s.end() }},
-		"newer format":   {ErrLevel, func(s *snapshotScript) { s.head(2, 1); s.known(1, 5); s.end() }},
-		"format 0":       {ErrMalformed, func(s *snapshotScript) { s.head(0, 1); s.known(1, 5); s.end() }},
-		"level of 2^33":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1<<33); s.known(1, 5); s.end() }},
-		"no end":         {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5) }},
+		"whole":          {nil, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.end() }},
+		"level 0":        {nil, func(s *snapshotScript) { s.head(1, 0); s.known(1, 6); s.end() }},
+		"newer level":    {ErrLevel, func(s *snapshotScript) { s.head(1, Level+1); s.known(1, 6); s.end() }},
+		"newer format":   {ErrLevel, func(s *snapshotScript) { s.head(2, 1); s.known(1, 6); s.end() }},
+		"format 0":       {ErrMalformed, func(s *snapshotScript) { s.head(0, 1); s.known(1, 6); s.end() }},
+		"level of 2^33":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1<<33); s.known(1, 6); s.end() }},
+		"no end":         {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6) }},
 		"unknown layout": {ErrLevel, func(s *snapshotScript) { s.head(2, 7); s.buf = append(s.buf, "whatever"...) }},
 		"long unknown": {ErrLevel, func(s *snapshotScript) {
 			s.head(2, 7)
 			s.buf = append(s.buf, strings.Repeat("whatever", maxRecord/5)...)
 		}},
 		"no sections":     {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.end() }},
-		"last missing":    {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 4); s.end() }},
-		"first missing":   {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(2, 5); s.end() }},
-		"one in between":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 2); s.known(4, 5); s.end() }},
-		"twice":           {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.known(5, 5); s.end() }},
-		"not required":    {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 4); s.section(5, false); s.end() }},
-		"id 0":            {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(0, true); s.end() }},
-		"unknown, early":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(7, false); s.known(1, 5); s.end() }},
-		"count too high":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 4); s.section(5, true, "x"); s.end() }},
-		"record as end":   {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 4); s.section(5, true, "") }},
-		"unknown, alone":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(7, false); s.end() }},
-		"unknown needed":  {ErrLevel, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(7, true); s.end() }},
-		"unknown skipped": {nil, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(7, false, "a", "", "b"); s.end() }},
+		"last missing":    {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.end() }},
+		"first missing":   {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(2, 6); s.end() }},
+		"one in between":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 2); s.known(4, 6); s.end() }},
+		"twice":           {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.known(6, 6); s.end() }},
+		"not required":    {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, false); s.end() }},
+		"id 0":            {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.section(0, true); s.end() }},
+		"unknown, early":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(8, false); s.known(1, 6); s.end() }},
+		"count too high":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, true, "x"); s.end() }},
+		"record as end":   {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, true, "") }},
+		"unknown, alone":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(8, false); s.end() }},
+		"unknown needed":  {ErrLevel, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.section(8, true); s.end() }},
+		"unknown skipped": {nil, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.section(8, false, "a", "", "b"); s.end() }},
 		"two skipped": {nil, func(s *snapshotScript) {
 			s.head(1, 1)
-			s.known(1, 5)
-			s.section(7, false)
+			s.known(1, 6)
+			s.section(8, false)
 			s.section(11, false)
 			s.end()
 		}},
 		"skipped at length": {nil, func(s *snapshotScript) {
 			s.head(1, 1)
-			s.known(1, 5)
-			s.section(7, false, strings.Repeat("x", 3*maxRecord+1))
+			s.known(1, 6)
+			s.section(8, false, strings.Repeat("x", 3*maxRecord+1))
 			s.end()
 		}},
 		"unknown, falling": {ErrMalformed, func(s *snapshotScript) {
 			s.head(1, 1)
-			s.known(1, 5)
+			s.known(1, 6)
 			s.section(11, false)
-			s.section(7, false)
+			s.section(8, false)
 			s.end()
 		}},
 	} {
@@ -292,7 +304,7 @@ func TestSoundLayoutOfAnImpossibleState(t *testing.T) {
 	rng := newRand(t)
 	for range 50 {
 		s := randomRecords(rng)
-		if s.head.Sessions+s.head.Claims+s.head.Finished+s.head.Lost+s.head.Audit == 0 {
+		if s.head.Sessions+s.head.Claims+s.head.Finished+s.head.Lost+s.head.Audit+s.head.Limits == 0 {
 			continue
 		}
 		if table, err := ReadSnapshot(bytes.NewReader(encodeState(t, s))); table != nil || !errors.Is(err, ErrMalformed) {
@@ -309,8 +321,8 @@ func TestHostileLengthsTakeNoMemory(t *testing.T) {
 		"records, record": func(s *snapshotScript) { hostileHeader(s, huge); s.Uvarint(3); s.Uvarint(huge); s.Uvarint(huge) },
 		"skipped": func(s *snapshotScript) {
 			hostileHeader(s, 0)
-			s.known(1, 5)
-			s.Uvarint(7 << 1)
+			s.known(1, 6)
+			s.Uvarint(8 << 1)
 			s.Uvarint(huge)
 			s.Uvarint(huge)
 		},

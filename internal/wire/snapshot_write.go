@@ -22,6 +22,7 @@ func writeState(out io.Writer, s state, hash *stateHash) error {
 	writeSection(&w, sectionFinished, h.Finished, s.Finished(), (*Writer).finishedRecord)
 	writeSection(&w, sectionLost, h.Lost, s.Lost(), (*Writer).lostRecord)
 	writeSection(&w, sectionAudit, h.Audit, s.Audit(), (*Writer).auditRecord)
+	writeSection(&w, sectionLimits, h.Limits, s.Limits(), (*Writer).limitRecord)
 	if hash != nil {
 		w.stateHash(hash)
 	}

@@ -34,12 +34,14 @@ func foundedTable(t testing.TB) *locktable.Table {
 // randomTable has gone through n random commands, sound ones for the most part, on few names and sessions.
 func randomTable(t testing.TB, rng *rand.Rand, n int) *locktable.Table {
 	table := foundedTable(t)
-	g := commandSource{rng: rng, tokens: []locktable.Token{1}}
+	g := commandSource{
+		rng: rng, grants: make([]locktable.Event, 1), drains: make([]locktable.Drain, 1), waiting: make([]locktable.Rev, 1),
+	}
 	for index := uint64(2); index < uint64(n+2); index++ {
 		c := g.next()
 		var eff locktable.Effects
 		result := table.Apply(index, 1, int64(index), &c, &eff)
-		g.learn(result, eff.Events)
+		g.learn(result, &eff)
 	}
 	return table
 }
@@ -48,43 +50,111 @@ func randomTable(t testing.TB, rng *rand.Rand, n int) *locktable.Table {
 type commandSource struct {
 	rng      *rand.Rand
 	sessions []locktable.SessionID
-	tokens   []locktable.Token
+	grants   []locktable.Event
+	drains   []locktable.Drain
+	waiting  []locktable.Rev
 	seq      uint64
 }
 
-func (g *commandSource) learn(r locktable.Result, events []locktable.Event) {
+func (g *commandSource) learn(r locktable.Result, eff *locktable.Effects) {
 	if r.Session != 0 {
 		g.sessions = append(g.sessions, r.Session)
 	}
-	for _, e := range events {
+	if r.Code == locktable.CodeWaiting {
+		g.waiting = append(g.waiting, r.Rev)
+	}
+	for _, e := range eff.Events {
 		if e.Kind == locktable.EventGranted {
-			g.tokens = append(g.tokens, e.Token)
+			g.grants = append(g.grants, e)
+		}
+	}
+	for _, d := range eff.Drains {
+		if d.Index != 0 {
+			g.drains = append(g.drains, d)
 		}
 	}
 }
 
+// recent is one of the last few.
+func recent[T any](rng *rand.Rand, all []T) T { return all[len(all)-1-rng.IntN(min(6, len(all)))] }
+
 func (g *commandSource) next() locktable.Command {
 	if len(g.sessions) < 3 || g.rng.IntN(20) == 0 {
-		return locktable.Command{Op: locktable.OpOpen, Node: "server-1", NodeName: "web-1", TTL: testTTL}
+		return locktable.Command{Op: locktable.OpOpen, Node: "server-1", NodeName: "web-1", TTL: testTTL, Incarnation: "start-1"}
 	}
-	session := g.sessions[g.rng.IntN(len(g.sessions))]
-	token := g.tokens[len(g.tokens)-1-g.rng.IntN(min(6, len(g.tokens)))]
-	name := fmt.Sprintf("job-%d", g.rng.IntN(6))
-	g.seq++
-	switch g.rng.IntN(12) {
+	switch g.rng.IntN(8) {
 	case 0:
-		return locktable.Command{Op: locktable.OpUnlock, Session: session, Seq: g.seq, Token: token}
-	case 1:
-		return locktable.Command{Op: locktable.OpCancel, Session: session, Seq: 1 + g.rng.Uint64N(g.seq)}
-	case 2, 3:
-		now := g.rng.IntN(2) == 0
-		return locktable.Command{Op: locktable.OpForce, Names: []string{name}, Token: token, Now: now, Actor: "ops", Note: "stuck"}
-	case 4:
-		return locktable.Command{Op: locktable.OpClaim, Session: session, Seq: g.seq, Names: []string{name, "other"}}
-	case 5:
-		return locktable.Command{Op: locktable.OpClaim, Session: session, Seq: g.seq, Names: []string{name}, Try: true}
+		return g.internal()
+	case 1, 2:
+		return g.aboutHold()
 	}
-	return locktable.Command{Op: locktable.OpClaim, Session: session, Seq: g.seq, Names: []string{name}, Note: "nightly"}
+	return g.claim()
+}
+
+func (g *commandSource) claim() locktable.Command {
+	g.seq++
+	c := locktable.Command{Op: locktable.OpClaim, Session: g.sessions[g.rng.IntN(len(g.sessions))], Seq: g.seq}
+	number := g.rng.IntN(4)
+	switch g.rng.IntN(8) {
+	case 0:
+		c.Names, c.Delay = []string{fmt.Sprintf("job-%d", number)}, testTTL
+	case 1:
+		c.Names = []string{fmt.Sprintf("job-%d", number), "other"}
+	case 2:
+		c.Names, c.Try = []string{fmt.Sprintf("job-%d", number)}, true
+	case 3, 4:
+		c.Names, c.Mode = []string{fmt.Sprintf("table-%d", number)}, locktable.Mode(g.rng.IntN(2))
+	case 5, 6:
+		c.Names, c.Mode = []string{fmt.Sprintf("pool-%d", number)}, locktable.Permits
+		c.Count, c.Limit = 1+g.rng.Uint32N(3), 3
+	default:
+		c.Names, c.Note, c.Value = []string{fmt.Sprintf("job-%d", number)}, "nightly", "10.0.0.1:8080"
+	}
+	return c
+}
+
+// aboutHold is a request of a holder, or of somebody who has heard of its hold.
+func (g *commandSource) aboutHold() locktable.Command {
+	e := recent(g.rng, g.grants)
+	g.seq++
+	c := locktable.Command{Session: e.Session, Seq: g.seq, Of: e.Seq, Token: e.Token}
+	switch g.rng.IntN(8) {
+	case 0:
+		c.Op = locktable.OpDowngrade
+	case 1:
+		c.Op, c.Value = locktable.OpProclaim, fmt.Sprintf("10.0.0.1:%d", g.seq)
+	case 2:
+		c.Op, c.Rev = locktable.OpHandOver, recent(g.rng, g.waiting)
+	case 3, 4:
+		c.Op, c.Secret = locktable.OpOffer, locktable.OfferHash("secret")
+	case 5:
+		c.Op, c.Secret, c.From, c.Session = locktable.OpAccept, "secret", e.Session, g.sessions[g.rng.IntN(len(g.sessions))]
+	default:
+		c.Op = locktable.OpUnlock
+	}
+	return c
+}
+
+// internal is a command of the leader or of an operator, or a cancel.
+func (g *commandSource) internal() locktable.Command {
+	e, d := recent(g.rng, g.grants), recent(g.rng, g.drains)
+	g.seq++
+	switch g.rng.IntN(6) {
+	case 0:
+		return locktable.Command{Op: locktable.OpCancel, Session: e.Session, Seq: 1 + g.rng.Uint64N(g.seq)}
+	case 1:
+		return locktable.Command{Op: locktable.OpDrained, Rev: d.Grant, RenewIndex: d.Index, Term: 1}
+	case 2:
+		name := fmt.Sprintf("pool-%d", g.rng.IntN(6))
+		return locktable.Command{
+			Op: locktable.OpResize, Session: g.sessions[g.rng.IntN(len(g.sessions))], Seq: g.seq, Names: []string{name},
+			Limit: 1 + g.rng.Uint32N(4),
+		}
+	case 3:
+		return locktable.Command{Op: locktable.OpClose, Session: e.Session}
+	}
+	now := g.rng.IntN(2) == 0
+	return locktable.Command{Op: locktable.OpForce, Names: []string{e.Name}, Token: e.Token, Now: now, Actor: "ops", Note: "stuck"}
 }
 
 // records is a state as plain slices. It is a builder that believes everything, so that what this package itself checks can be
@@ -96,6 +166,7 @@ type records struct {
 	finished []locktable.FinishedRecord
 	lost     []locktable.LostRecord
 	audit    []locktable.AuditRecord
+	limits   []locktable.LimitRecord
 }
 
 func newRecords(h locktable.Header) *records { return &records{head: h} }
@@ -106,6 +177,7 @@ func (s *records) Claims() iter.Seq[locktable.ClaimRecord]      { return slices.
 func (s *records) Finished() iter.Seq[locktable.FinishedRecord] { return slices.Values(s.finished) }
 func (s *records) Lost() iter.Seq[locktable.LostRecord]         { return slices.Values(s.lost) }
 func (s *records) Audit() iter.Seq[locktable.AuditRecord]       { return slices.Values(s.audit) }
+func (s *records) Limits() iter.Seq[locktable.LimitRecord]      { return slices.Values(s.limits) }
 
 // recordBuilder is records as a target of reading.
 type recordBuilder struct{ *records }
@@ -119,6 +191,7 @@ func (b recordBuilder) Finished(r locktable.FinishedRecord) error {
 }
 func (b recordBuilder) Lost(r locktable.LostRecord) error   { return add(&b.lost, r) }
 func (b recordBuilder) Audit(r locktable.AuditRecord) error { return add(&b.audit, r) }
+func (b recordBuilder) Limit(r locktable.LimitRecord) error { return add(&b.limits, r) }
 
 func add[T any](to *[]T, r T) error {
 	*to = append(*to, r)
@@ -134,6 +207,7 @@ func randomRecords(rng *rand.Rand) *records {
 	s.finished = randomList[locktable.FinishedRecord](rng)
 	s.lost = randomList[locktable.LostRecord](rng)
 	s.audit = randomList[locktable.AuditRecord](rng)
+	s.limits = randomList[locktable.LimitRecord](rng)
 	s.count()
 	return s
 }
@@ -149,5 +223,5 @@ func randomList[T any](rng *rand.Rand) []T {
 func (s *records) count() {
 	h := &s.head
 	h.Sessions, h.Claims, h.Finished = len(s.sessions), len(s.claims), len(s.finished)
-	h.Lost, h.Audit = len(s.lost), len(s.audit)
+	h.Lost, h.Audit, h.Limits = len(s.lost), len(s.audit), len(s.limits)
 }

@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // bug is one mistake as somebody might really make it: late in the day, with a reason that sounds good.
 type bug struct {
 	name  string
@@ -14,7 +16,10 @@ type bug struct {
 
 // bugs are the ones that the bench must find. Where an edit stops applying because the code around it has changed, the same mistake is to be made in
 // the new code; a bug is not taken out because it is hard to find.
-var bugs = []bug{
+var bugs = slices.Concat(commonBugs, kindBugs)
+
+// commonBugs are mistakes in what all kinds of locks rest on.
+var commonBugs = []bug{
 	{
 		name: "deadline-from-reply",
 		what: "a lease is counted from the answer instead of from before the renewal was queued (I3)",
@@ -42,11 +47,11 @@ var bugs = []bug{
 		what: "a leader acknowledges renewals at once and lets the entry follow: a deposed one keeps holders believing, and drains go unheard (I3)",
 		edit: edit{
 			file: "leader.go",
-			old:  "	res, err := l.batch.Do(ctx, c)\n	if known :=",
+			old:  "	begun := time.Now()\n	res, err := l.batch.Do(ctx, c)\n",
 			new: "	if c.Op == locktable.OpRenew { // nobody has to wait for the disk for that\n" +
 				"		n.spawn(func() { _, _ = l.batch.Do(n.life, c) })\n" +
 				"		return locktable.Result{Code: locktable.CodeOK, Session: c.Session, Renewed: true}, nil\n	}\n" +
-				"	res, err := l.batch.Do(ctx, c)\n	if known :=",
+				"	begun := time.Now()\n	res, err := l.batch.Do(ctx, c)\n",
 		},
 		tests: []string{".", "internal/scenario"},
 	},
@@ -55,10 +60,10 @@ var bugs = []bug{
 		what: "an unlock releases the session's first hold, not the grant it names (I6)",
 		edit: edit{
 			file: "internal/locktable/claim.go",
-			old:  "	if h, ok := x.holds.Get(holdEntry{session: s.owner.id, token: c.Token}); ok {\n		code = CodeReleased\n",
-			new: "	var h holdEntry\n" +
-				"	x.holds.Ascend(holdEntry{session: s.owner.id}, func(e holdEntry) bool { h = e; return false })\n" +
-				"	if h.session == s.owner.id {\n		code = CodeReleased\n",
+			old:  "	if h := x.held(s.owner.id, c); h != nil {\n		code = CodeReleased\n",
+			new: "	var h *claim\n" +
+				"	x.holds.Ascend(holdEntry{session: s.owner.id}, func(e holdEntry) bool { h = e.claim; return false })\n" +
+				"	if h != nil && h.owner.id == s.owner.id {\n		code = CodeReleased\n",
 		},
 		tests: []string{"internal/locktable", "internal/scenario"},
 	},
@@ -113,8 +118,8 @@ var bugs = []bug{
 		what: "the names that a dead session frees are gone through as a map: members grant in different orders (I10)",
 		edit: edit{
 			file: "internal/locktable/session.go",
-			old:  "	x.promote(names)\n",
-			new: "	freed := make(map[string]bool, len(names))\n	for _, name := range names {\n		freed[name] = true\n	}\n" +
+			old:  "	slices.Sort(names)\n	x.promote(slices.Compact(names))\n",
+			new: "	freed := make(map[string]bool, len(names))\n	for _, name := range slices.Clone(names) {\n		freed[name] = true\n	}\n" +
 				"	for name := range freed { // each once\n		x.promote([]string{name})\n	}\n",
 		},
 		tests: []string{"internal/locktable", "internal/scenario"},
@@ -144,8 +149,8 @@ var bugs = []bug{
 		what: "a grant that arrives while renewals are failing is dropped, and no later answer tells of it again (I8)",
 		edit: edit{
 			file: "claim.go",
-			old:  "	if s.judgeLocked(s.node.clock.Now()) == leaseLost {\n		return\n	}\n	c.hold = newHold(c, t)\n",
-			new:  "	if s.judgeLocked(s.node.clock.Now()) != leaseHeld {\n		return\n	}\n	c.hold = newHold(c, t)\n",
+			old:  "	if s.judgeLocked(now) == leaseLost {\n		return\n	}\n	c.hold = newHold(c, t, now)\n",
+			new:  "	if s.judgeLocked(now) != leaseHeld {\n		return\n	}\n	c.hold = newHold(c, t, now)\n",
 		},
 		tests: []string{".", "internal/scenario"},
 	},
@@ -154,10 +159,8 @@ var bugs = []bug{
 		what: "a dying session's claims are released one by one, each with its promotion, which can pick another claim of the same session (I1)",
 		edit: edit{
 			file: "internal/locktable/session.go",
-			old: "	var names []string\n	for _, c := range x.claimsOf(id) {\n		kind := holdEvent\n		if c.token == 0 {\n			kind = EventCancelled\n		}\n" +
-				"		x.release(c, kind, c.note)\n		names = append(names, c.names...)\n	}\n	x.promote(names)\n",
-			new: "	for _, c := range x.claimsOf(id) {\n		kind := holdEvent\n		if c.token == 0 {\n			kind = EventCancelled\n		}\n" +
-				"		x.release(c, kind, c.note)\n		x.promote(c.names)\n	}\n",
+			old:  "		names = append(names, c.names...)\n	}\n	return names\n",
+			new:  "		x.promote(c.names)\n	}\n	return nil\n",
 		},
 		tests: []string{"internal/locktable", "internal/scenario"},
 	},

@@ -1,0 +1,144 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/router"
+)
+
+// A sequence is a request's number within its session, by which the cluster knows a copy from a new one (docs/design/session.md).
+
+// beginLocked takes the next sequence. It stays open, and the floor at or below it, until answered.
+func (s *Session) beginLocked() uint64 {
+	s.seq++
+	s.open[s.seq] = struct{}{}
+	return s.seq
+}
+
+// finishLocked notes that a sequence has its first answer. A claim that waits counts as answered: live claims are found whatever the floor
+// is, so a long wait does not make the cluster remember everything that was answered after it.
+func (s *Session) finishLocked(seq uint64) {
+	delete(s.open, seq)
+	for s.floor <= s.seq {
+		if _, open := s.open[s.floor]; open {
+			return
+		}
+		s.floor++
+	}
+}
+
+func (s *Session) finish(seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finishLocked(seq)
+}
+
+// once sends a command under a sequence of its own and waits for the answer, at most until ctx ends or the session takes no requests any more. A
+// command without an answer, or that was refused for want of room, is withdrawn, so that no copy of it takes effect later.
+func (s *Session) once(ctx context.Context, op, name string, cmd *locktable.Command) (locktable.Result, error) {
+	return s.onceThen(ctx, op, name, cmd, func() {})
+}
+
+// onceThen is once, and calls over as soon as no copy of the command can take effect any more: at its answer, or after it was withdrawn.
+func (s *Session) onceThen(ctx context.Context, op, name string, cmd *locktable.Command, over func()) (locktable.Result, error) {
+	s.mu.Lock()
+	if err := s.errLocked(s.node.clock.Now()); err != nil && err != ErrUnsure {
+		s.mu.Unlock()
+		over()
+		return locktable.Result{}, err
+	}
+	cmd.Seq, cmd.Floor = s.beginLocked(), s.floor
+	s.mu.Unlock()
+	both, stop := s.during(ctx)
+	defer stop()
+	res, err := s.do(both, op, name, cmd, router.Options{})
+	if err == nil && res.Code == locktable.CodeOverloaded {
+		err = refusal(op, name, &res)
+	}
+	if err == nil {
+		s.finish(cmd.Seq)
+		over()
+		return res, nil
+	}
+	s.withdrawThen(cmd.Seq, name, err, over)
+	return res, s.lossOr(ctx, err)
+}
+
+// lossOr prefers the session's end over the error that it caused, unless ctx has ended too.
+func (s *Session) lossOr(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	if lost := s.Err(); lost != nil && lost != ErrUnsure {
+		return lost
+	}
+	return err
+}
+
+// withdraw gives a sequence up that got no answer. If it certainly never left there is nothing to remove in the cluster. Otherwise it is cancelled in the background, until that is
+// answered or the session is over: whatever of it is or will be in the cluster is removed, and a copy that arrives later does nothing.
+func (s *Session) withdraw(seq uint64, name string, err error) {
+	s.withdrawThen(seq, name, err, func() {})
+}
+
+// withdrawThen is withdraw, and calls over when that is done.
+func (s *Session) withdrawThen(seq uint64, name string, err error, over func()) {
+	var wait *WaitError
+	if errors.As(err, &wait) && wait.unsent {
+		s.finish(seq)
+		over()
+		return
+	}
+	s.part(+1)
+	started := s.life.Err() == nil && s.node.spawn(func() {
+		defer over()
+		cmd := locktable.Command{Op: locktable.OpCancel, Seq: seq}
+		if _, err := s.persist(s.life, "cancel", name, cmd); err == nil {
+			s.finish(seq)
+			s.part(-1)
+		}
+	})
+	if !started {
+		over()
+	}
+}
+
+// part counts what was given up here and may yet be in the cluster.
+func (s *Session) part(by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parted += by
+}
+
+// persist repeats a command until it is answered or ctx ends: neither an overloaded leader nor a session with too many open sequences is a reason to
+// leave something behind. Each round is a command of its own with the floor as it is then, under the one sequence.
+func (s *Session) persist(ctx context.Context, op, name string, cmd locktable.Command) (locktable.Result, error) {
+	for {
+		s.mu.Lock()
+		cmd.Floor = min(s.floor, cmd.Seq)
+		s.mu.Unlock()
+		round := cmd
+		res, err := s.do(ctx, op, name, &round, router.Options{})
+		switch {
+		case err != nil && !errors.Is(err, ErrOverloaded):
+			return res, err
+		case err == nil && res.Code != locktable.CodeOverloaded:
+			return res, nil
+		}
+		if pause(ctx, persistPause); ctx.Err() != nil {
+			return res, &WaitError{Op: op, Name: name, Waiting: ErrOverloaded.Error(), Err: ended(ctx)}
+		}
+	}
+}
+
+const persistPause = 200 * time.Millisecond
+
+// during is a context that ends with ctx or when the session takes no requests any more.
+func (s *Session) during(ctx context.Context) (context.Context, func()) {
+	both, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.taking, cancel)
+	return both, func() { stop(); cancel() }
+}
