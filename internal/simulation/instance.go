@@ -49,9 +49,7 @@ func (s *schedule) up(in *instance) {
 	s.mu.Lock()
 	in.node = n
 	s.mu.Unlock()
-	name := fmt.Sprintf("%d.%d", in.index, in.starts)
-	go s.follow(n, name)
-	go s.observe(n, name)
+	go s.follow(n, fmt.Sprintf("%d.%d", in.index, in.starts))
 }
 
 // down takes an instance out of the workers' sight before it goes.

@@ -84,4 +84,14 @@ var kindBugs = []bug{
 		},
 		tests: []string{"internal/locktable", "internal/scenario"},
 	},
+	{
+		name: "cap-only-in-jeopardy",
+		what: "MaxHold is looked at only when renewals fail: a healthy holder keeps its lock for ever (I9, as the contract of MaxHold)",
+		edit: edit{
+			file: "maxhold.go",
+			old:  "	return h.limit != nil && h.limit.state(now) == leaseLost\n",
+			new:  "	return h.limit != nil && h.limit.state(now) == leaseLost && h.session().lease.failing(now)\n",
+		},
+		tests: []string{".", "internal/scenario"},
+	},
 }
