@@ -31,7 +31,8 @@ func TestLocalReadsWithoutAQuorum(t *testing.T) {
 				crashAllBut(c, left)
 				gone := time.Now()
 				survivor := c.Node(left)
-				for _, at := range []time.Duration{time.Second, 5 * time.Second, time.Minute} {
+				// A follower may take its dead leader for alive for up to three heartbeat timeouts: raft looks again one to two of them after a look that found recent contact.
+				for _, at := range []time.Duration{2 * time.Second, 5 * time.Second, time.Minute} {
 					time.Sleep(at - time.Since(gone))
 					endsIn(t, "local reads", localBound, func() { readsAlone(t, survivor, h, time.Since(gone)) })
 				}
