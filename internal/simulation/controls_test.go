@@ -25,7 +25,9 @@ func TestClocksApart(t *testing.T) {
 		t.Run(fmt.Sprintf("holder %.2f, others %.2f", k.holder, k.rest), func(t *testing.T) {
 			var o Outcome
 			var h *history.History
-			synctest.Test(t, func(t *testing.T) { h = twoHolders(t, &o, k.holder, k.rest) })
+			synctest.Test(t, func(t *testing.T) {
+				h = twoHolders(t, &o, k.holder, k.rest, quorumlock.Exclusive, quorumlock.Exclusive)
+			})
 			report := h.Check(decideBound)
 			overlaps := 0
 			for _, v := range report.Violations {
@@ -49,8 +51,33 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
-// twoHolders lets two instances write under one lock; the first is cut off while it holds. Its own clocks run at one rate, those of all others at another.
-func twoHolders(t *testing.T, o *Outcome, holder, rest float64) *history.History {
+// The same for what others share: a reader meets a writer, and more permits are believed in than there are.
+func TestClocksApartForOtherKinds(t *testing.T) {
+	for _, k := range []struct {
+		name          string
+		first, second quorumlock.Mode
+	}{{"a reader before a writer", quorumlock.Shared, quorumlock.Exclusive}, {"a writer before a reader", quorumlock.Exclusive, quorumlock.Shared},
+		{"permits", quorumlock.Permits, quorumlock.Permits}} {
+		for _, apart := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, beyond A3 %v", k.name, apart), func(t *testing.T) {
+				var o Outcome
+				var h *history.History
+				holder, rest := 1.0, 1.0
+				if apart {
+					holder, rest = 1/1.25, 1.25
+				}
+				synctest.Test(t, func(t *testing.T) { h = twoHolders(t, &o, holder, rest, k.first, k.second) })
+				report := h.Check(decideBound)
+				if got := report.Found[history.HoldInterval] > 0; got != apart || len(report.Found) > 1 || len(report.Found) == 1 && !apart {
+					t.Errorf("holds overlap: %v, want %v: %v", got, apart, report.Violations)
+				}
+			})
+		}
+	}
+}
+
+// twoHolders lets two instances work under one lock; the first is cut off while it holds. Its own clocks run at one rate, those of all others at another.
+func twoHolders(t *testing.T, o *Outcome, holder, rest float64, one, other quorumlock.Mode) *history.History {
 	s := begin(t, o)
 	s.Wild = true // the fence may refuse who is held
 	s.c = quorumlocktest.New(t, 3)
@@ -62,10 +89,10 @@ func twoHolders(t *testing.T, o *Outcome, holder, rest float64) *history.History
 	}
 	s.c.Clock(first.index).SetRate(holder)
 	var both sync.WaitGroup
-	both.Go(func() { s.lockAndWrite(first, 3*defaultTTL) })
+	both.Go(func() { s.holdAndWork(first, one, 3*defaultTTL) })
 	time.Sleep(defaultTTL)
 	s.c.Isolate(first.index)
-	both.Go(func() { s.lockAndWrite(second, 2*defaultTTL) })
+	both.Go(func() { s.holdAndWork(second, other, 2*defaultTTL) })
 	both.Wait()
 	s.c.Heal()
 	s.c.WaitReady()
@@ -75,15 +102,30 @@ func twoHolders(t *testing.T, o *Outcome, holder, rest float64) *history.History
 }
 
 func (s *schedule) lockAndWrite(in *instance, length time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	c := history.Call{Client: fmt.Sprint(in.index), Lock: "k", Start: time.Now()}
-	h, err := quorumlock.NewMutex(s.c.Node(in.index), c.Lock).Lock(ctx)
+	s.holdAndWork(in, quorumlock.Exclusive, length)
+}
+
+// holdAndWork holds a lock, or most of the permits that there are.
+func (s *schedule) holdAndWork(in *instance, mode quorumlock.Mode, length time.Duration) {
+	a := s.claim(fmt.Sprint(in.index), in, mode, "k")
+	a.bound = time.Minute
+	n := s.c.Node(in.index)
+	by := quorumlock.NewMutex(n, "k", a.options()...).Lock
+	switch mode {
+	case quorumlock.Shared:
+		by = quorumlock.NewRWMutex(n, "k", a.options()...).RLock
+	case quorumlock.Permits:
+		a.Permits, a.Limit = 2, 3
+		by = func(ctx context.Context) (*quorumlock.Hold, error) {
+			return quorumlock.NewSemaphore(n, "k", a.Limit, a.options()...).Acquire(ctx, a.Permits)
+		}
+	}
+	h, err := s.ask(a, by)
 	if err != nil {
 		s.t.Errorf("lock: %v", err)
 		return
 	}
-	s.use(done(c), h, in, length)
+	s.use(h, length)
 }
 
 // A lock that somebody takes by force at once, from a holder that is alive and can not be told: the same without any clock.

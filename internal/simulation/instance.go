@@ -49,7 +49,9 @@ func (s *schedule) up(in *instance) {
 	s.mu.Lock()
 	in.node = n
 	s.mu.Unlock()
-	go s.follow(n, fmt.Sprintf("%d.%d", in.index, in.starts))
+	name := fmt.Sprintf("%d.%d", in.index, in.starts)
+	go s.follow(n, name)
+	go s.observe(n, name)
 }
 
 // down takes an instance out of the workers' sight before it goes.

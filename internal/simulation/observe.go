@@ -1,8 +1,11 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock"
@@ -29,13 +32,26 @@ func (s *schedule) follow(n *quorumlock.Node, name string) {
 	}
 }
 
+// observe notes who is shown to lead until the instance ends.
+func (s *schedule) observe(n *quorumlock.Node, name string) {
+	for leader, err := range quorumlock.NewElection(n, throne).Observe(context.Background()) {
+		if err != nil {
+			s.expected("observe", err)
+			return
+		}
+		s.history.Leads(name, throne, int64(leader.Token), leader.Value, time.Now())
+	}
+}
+
 // holding is one grant as its owner sees it.
 type holding struct {
-	name  string
-	token quorumlock.Token
-	in    *instance
-	until time.Time   // as long as its owner means to work
-	holds func() bool // what the API says
+	*attempt
+	serial int64 // in the order of grants as their callers learned of them
+	token  quorumlock.Token
+	hold   *quorumlock.Hold // nil in a callback, and for a leadership
+	holds  func() bool      // what the API says
+	ended  <-chan struct{}  // closed when it is over
+	until  atomic.Int64     // as long as its owner means to work, in Unix nanoseconds
 
 	refused bool // by the fence while it was held; told once
 }
@@ -43,48 +59,58 @@ type holding struct {
 // isHeld asks the owner; one that is frozen can not be asked.
 func (h *holding) isHeld() bool { return !h.in.frozen.Load() && h.holds() }
 
+func (h *holding) over() bool { return closed(h.ended) }
+
 // enter begins work under a grant that a call gave.
-func (s *schedule) enter(c history.Call, token quorumlock.Token, in *instance, length time.Duration, holds func() bool) *holding {
-	h := &holding{name: c.Lock, token: token, in: in, until: time.Now().Add(length), holds: holds}
-	s.history.Acquired(c, int64(token))
+func (s *schedule) enter(c history.Call, a *attempt, token quorumlock.Token, hold *quorumlock.Hold, holds func() bool) *holding {
+	h := &holding{attempt: a, serial: s.serial.Add(1), token: token, hold: hold, holds: holds}
+	if hold != nil {
+		h.ended = hold.Done()
+	}
+	s.history.Acquired(c, a.ID, int64(token))
 	s.mu.Lock()
 	s.holdings[h] = struct{}{}
-	s.acquired[token] = true
+	s.acquired[a.ID] = token
 	s.mu.Unlock()
-	s.ask(h)
+	s.look(h)
 	return h
 }
 
 // leave ends the work under a grant; from here on its owner does not claim to hold it.
 func (s *schedule) leave(h *holding) {
-	s.ask(h)
-	s.mu.Lock()
-	delete(s.holdings, h)
-	s.mu.Unlock()
-	s.history.Ended(int64(h.token), time.Now())
+	s.look(h)
+	s.drop(h)
+	s.history.Ended(h.ID, time.Now())
 }
 
-// ask notes whether a hold says that it is held.
-func (s *schedule) ask(h *holding) bool {
+func (s *schedule) drop(h *holding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.holdings, h)
+}
+
+// look notes whether a hold says that it is held.
+func (s *schedule) look(h *holding) bool {
 	held := h.isHeld()
 	if held {
-		s.history.Held(int64(h.token), time.Now())
+		s.history.Held(h.ID, time.Now())
 	}
 	return held
 }
 
-// askHolders asks all holds of a lock. At the instant of a grant all that are left must have ended by their own word.
+// askHolders asks all holds of a lock. At the instant of a grant all that do not go together with it must have ended by their own word.
 func (s *schedule) askHolders(name string) {
 	s.mu.Lock()
 	var list []*holding
 	for h := range s.holdings {
-		if h.name == name {
+		if slices.Contains(h.Names, name) {
 			list = append(list, h)
 		}
 	}
 	s.mu.Unlock()
+	slices.SortFunc(list, func(a, b *holding) int { return cmp.Compare(a.serial, b.serial) })
 	for _, h := range list {
-		s.ask(h)
+		s.look(h)
 	}
 }
 
@@ -94,7 +120,7 @@ func (s *schedule) holder(while time.Duration) *instance {
 	defer s.mu.Unlock()
 	var first *holding
 	for h := range s.holdings {
-		if h.isHeld() && time.Until(h.until) >= while && (first == nil || h.token < first.token) {
+		if h.isHeld() && time.Until(time.Unix(0, h.until.Load())) >= while && (first == nil || h.serial < first.serial) {
 			first = h
 		}
 	}

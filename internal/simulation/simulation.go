@@ -2,9 +2,12 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +16,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/simulation/history"
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
-
-// locks are the names in use; few enough to be contended, and one that is not much.
-var locks = []string{"a", "b", "quiet"}
 
 const (
 	defaultTTL = 10 * time.Second
@@ -36,13 +36,14 @@ type Kind struct {
 	Gentle       bool          // at most a minority is in trouble at once
 	ForceNow     bool          // locks are also taken by force at once: these holds may overlap with the next, tokens still rise
 	Wild         bool          // clock rates outside A3: holds may overlap, the fence still holds
+	Restart      bool          // who comes back in its directory ends its former sessions at once
 	Think        time.Duration // a worker's mean time between calls
 	Snapshot     uint64        // log bytes between snapshots; 0 is the default
 }
 
 func (k Kind) String() string {
-	return fmt.Sprintf("%d instances, %d voters, in memory %v, gentle %v, force now %v, wild clocks %v, think %v, snapshot every %d bytes",
-		k.Size, k.Voters, k.Memory, k.Gentle, k.ForceNow, k.Wild, k.Think, k.Snapshot)
+	return fmt.Sprintf("%d instances, %d voters, in memory %v, gentle %v, force now %v, wild clocks %v, restart in place %v, think %v, snapshot every %d bytes",
+		k.Size, k.Voters, k.Memory, k.Gentle, k.ForceNow, k.Wild, k.Restart, k.Think, k.Snapshot)
 }
 
 func draw(rng *rand.Rand) Kind {
@@ -52,6 +53,7 @@ func draw(rng *rand.Rand) Kind {
 		k.Voters = 5
 	}
 	k.Think = []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, time.Second, 5 * time.Second}[rng.IntN(4)]
+	k.Restart = !k.Memory && rng.IntN(2) == 0
 	k.Snapshot = []uint64{0, 500, 20_000}[rng.IntN(3)]
 	return k
 }
@@ -69,11 +71,15 @@ type schedule struct {
 	workers sync.WaitGroup
 	quit    chan struct{}
 	outcome *Outcome
+	serial  atomic.Int64 // of claims and holdings
+	capped  atomic.Int64 // holds that ended by their MaxHold
 
 	mu        sync.Mutex
 	instances []*instance
 	holdings  map[*holding]struct{}
-	acquired  map[quorumlock.Token]bool // given to some caller
+	acquired  map[string]quorumlock.Token // claims whose hold was given to some caller
+	gifts     []*gift
+	limit     int // of the semaphore, as far as callers know
 }
 
 // Run plays the schedule of o.Seed for a length of fake time, fills in what came of it, and fails the test for every violation. The outcome is complete also when the test
@@ -103,7 +109,7 @@ func newSchedule(t *testing.T, o *Outcome, more []quorumlocktest.Option) *schedu
 	o.Kind = s.Kind
 	opts := []quorumlocktest.Option{
 		quorumlocktest.Seed(o.Seed), quorumlocktest.SnapshotBytes(s.Snapshot), quorumlocktest.HashEvery(hashEvery),
-		quorumlocktest.Configure(func(_ int, cfg *quorumlock.Config) { cfg.Voters = s.Voters }),
+		quorumlocktest.Configure(func(_ int, cfg *quorumlock.Config) { cfg.Voters, cfg.RestartInPlace = s.Voters, s.Restart }),
 	}
 	if s.Memory {
 		opts = append(opts, quorumlocktest.InMemory())
@@ -120,7 +126,7 @@ func begin(t *testing.T, o *Outcome) *schedule {
 	now := time.Now()
 	return &schedule{
 		t: t, started: now, quit: make(chan struct{}), outcome: o, store: newResource(), history: history.New(now),
-		holdings: make(map[*holding]struct{}), acquired: make(map[quorumlock.Token]bool),
+		holdings: make(map[*holding]struct{}), acquired: make(map[string]quorumlock.Token), limit: firstLimit,
 	}
 }
 
@@ -136,6 +142,7 @@ func (s *schedule) play(length time.Duration) {
 	s.c.CheckState()
 	s.outcome.Bites.Elections = elections()
 	s.outcome.Bites.Refused, s.outcome.Bites.LostUpdates = s.store.counts()
+	s.outcome.Bites.Capped = int(s.capped.Load())
 	if s.Memory && len(s.instances) == s.Size { // who has left is still expected when a cluster is founded
 		s.loseAll()
 	}
@@ -145,7 +152,7 @@ func (s *schedule) play(length time.Duration) {
 func (s *schedule) loseAll() {
 	var last quorumlock.Token
 	s.mu.Lock()
-	for token := range s.acquired {
+	for _, token := range s.acquired {
 		last = max(last, token)
 	}
 	s.mu.Unlock()
@@ -175,17 +182,62 @@ func (s *schedule) loseAll() {
 func (s *schedule) live() {
 	var all sync.WaitGroup
 	for _, in := range s.running() {
-		for _, name := range locks {
-			all.Go(func() { s.lockAtTheEnd(in, name) })
+		for _, by := range s.atTheEnd(in) {
+			all.Go(func() { s.lockAtTheEnd(in, by) })
 		}
 	}
 	all.Wait()
 }
 
+// lasting is one thing that must be had.
+type lasting struct {
+	mode  quorumlock.Mode
+	names []string
+	by    func(a *attempt) func(context.Context) (*quorumlock.Hold, error)
+}
+
+// atTheEnd are all locks one by one, all of them at once, and all permits of the semaphore.
+func (s *schedule) atTheEnd(in *instance) (list []lasting) {
+	for _, name := range append(slices.Clone(locks), throne) {
+		list = append(list, lasting{quorumlock.Exclusive, []string{name}, func(a *attempt) func(context.Context) (*quorumlock.Hold, error) {
+			return quorumlock.NewMutex(in.node, name, a.options()...).Lock
+		}})
+	}
+	return append(list,
+		lasting{quorumlock.Exclusive, locks, func(a *attempt) func(context.Context) (*quorumlock.Hold, error) {
+			return quorumlock.NewMultiMutex(in.node, locks...).With(a.options()...).Lock
+		}},
+		lasting{quorumlock.Permits, []string{pool}, func(a *attempt) func(context.Context) (*quorumlock.Hold, error) {
+			a.Limit = s.agreed()
+			a.Permits = a.Limit // all of them, so that none is left with a session that is dead
+			return func(ctx context.Context) (*quorumlock.Hold, error) {
+				return quorumlock.NewSemaphore(in.node, pool, a.Limit, a.options()...).Acquire(ctx, a.Permits)
+			}
+		}})
+}
+
+// lockAtTheEnd takes a lock when all is well; a session that was out of touch for too long is replaced by the next call, and a limit that was not
+// known is known then.
+func (s *schedule) lockAtTheEnd(in *instance, l lasting) {
+	for end := time.Now().Add(liveBound); ; {
+		a := s.claim(fmt.Sprintf("%d/the end", in.index), in, l.mode, l.names...)
+		a.bound = time.Until(end)
+		h, err := s.ask(a, l.by(a))
+		switch {
+		case err == nil:
+			s.use(h, 0)
+			return
+		case !errors.Is(err, quorumlock.ErrLost) && !errors.Is(err, quorumlock.ErrLimit):
+			s.t.Errorf("instance %d, %v after all is well, lock %q: %v (node: %v)", in.index, liveBound, l.names, err, in.node.Err())
+			return
+		}
+	}
+}
+
 // ghosts: nothing stays behind of calls that have ended.
 func (s *schedule) ghosts() {
-	time.Sleep(ghostBound)
-	for _, name := range locks {
+	time.Sleep(ghostBound + mostDelay)
+	for _, name := range s.allNames() {
 		info, err := s.inspect(s.c.Node(s.c.Leader()), "the end", name, 5*time.Second)
 		if err != nil {
 			s.t.Errorf("inspect %q: %v", name, err)

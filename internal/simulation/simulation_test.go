@@ -90,6 +90,7 @@ type total struct {
 	calls     int
 	grants    int
 	bites     simulation.Bites
+	tally     history.Tally
 	acts      map[string]int
 	gaps      map[history.Ending]gap
 	bad       []uint64
@@ -124,6 +125,8 @@ func (s *total) add(o *simulation.Outcome, failed bool) {
 	s.bites.Refused += o.Bites.Refused
 	s.bites.Overlaps += o.Bites.Overlaps
 	s.bites.LostUpdates += o.Bites.LostUpdates
+	s.bites.Capped += o.Bites.Capped
+	s.tally.Add(o.Report.Tally)
 	for name, count := range o.Acts {
 		s.acts[name] += count
 	}
@@ -146,10 +149,15 @@ func (s *total) hasBitten(t *testing.T) {
 		within int // schedules of a minute and more
 	}{
 		{"crashes", b.Crashes, 10}, {"elections", b.Elections, 10}, {"lost holds", b.Lost, 20}, {"forced releases", b.Forced, 20},
-		{"refused writes", b.Refused, 20}, {"lost updates without a fence", b.LostUpdates, 20}, {"overlaps beyond A3", b.Overlaps, 100},
+		{"holds that ended by their cap", b.Capped, 20}, {"refused writes", b.Refused, 20}, {"lost updates without a fence", b.LostUpdates, 20}, {"overlaps beyond A3", b.Overlaps, 100},
 	} {
 		if bite.count == 0 && s.schedules >= bite.within {
 			t.Errorf("no %s in %d schedules: the faults did not bite", bite.what, s.schedules)
+		}
+	}
+	for what, count := range s.tally.Counts() {
+		if count == 0 && s.schedules >= 20 {
+			t.Errorf("no %s in %d schedules", what, s.schedules)
 		}
 	}
 }
@@ -161,6 +169,7 @@ func (s *total) String() string {
 	for _, g := range s.sortedGaps() {
 		fmt.Fprintf(&b, "smallest gap between two holds, the former %v: %v (seed %d)\n", g.ending, g.size, g.seed)
 	}
+	fmt.Fprintf(&b, "grants and more: %+v\n", s.tally)
 	fmt.Fprintf(&b, "faults: %s\n", s.injected())
 	fmt.Fprintf(&b, "they bit: %+v\n", s.bites)
 	if len(s.bad) == 0 {

@@ -15,7 +15,7 @@ import (
 const (
 	lateBound = 100 * time.Millisecond // how much later than its ctx a call may return
 	deafWork  = time.Second            // how long a callback goes on at most after its ctx has ended
-	sampling  = 20 * time.Millisecond  // between two writes under a hold
+	sampling  = 20 * time.Millisecond  // between two looks at what a hold protects
 )
 
 // worker makes calls on one instance, whichever node runs there, until the schedule is over.
@@ -24,6 +24,43 @@ type worker struct {
 	in   *instance
 	name string
 	rng  *rand.Rand
+}
+
+// deed is something that a worker does with a node or a session.
+type deed struct {
+	weight int
+	f      func(*worker, quorumlock.Owner)
+}
+
+// deeds are what applications do, as often as the weight says. Mutexes come first: what they show is the simplest to judge.
+var deeds = []deed{
+	{12, (*worker).lock},
+	{6, (*worker).tryLock},
+	{6, (*worker).do},
+	{6, (*worker).inspectOnce},
+	{7, (*worker).readLock},
+	{4, (*worker).writeLock},
+	{5, (*worker).lockSet},
+	{7, (*worker).acquire},
+	{1, (*worker).resize},
+	{3, (*worker).give},
+	{3, (*worker).take},
+	{4, (*worker).lead},
+}
+
+// once does one of them.
+func (w *worker) once(o quorumlock.Owner) {
+	all := 0
+	for i := range deeds {
+		all += deeds[i].weight
+	}
+	k := w.rng.IntN(all)
+	for i := range deeds {
+		if k -= deeds[i].weight; k < 0 {
+			deeds[i].f(w, o)
+			return
+		}
+	}
 }
 
 func (w *worker) run() {
@@ -60,21 +97,11 @@ func (w *worker) sub(k int) *worker {
 	return &worker{w.schedule, w.in, fmt.Sprintf("%s/%d", w.name, k), rand.New(rand.NewPCG(w.rng.Uint64(), uint64(k)))}
 }
 
-// call begins a call; done ends it.
-func (w *worker) call(lock string) history.Call {
-	return history.Call{Client: w.name, Lock: lock, Start: time.Now()}
-}
-
-func done(c history.Call) history.Call {
-	c.End = time.Now()
-	return c
-}
-
 // inSession uses a session of its own from two goroutines, and closes it at their end or under their hands.
 func (w *worker) inSession(n *quorumlock.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	c := w.call("")
+	c := history.Call{Client: w.name, Start: time.Now()}
 	session, err := n.NewSession(ctx, []time.Duration{quorumlock.MinSessionTTL, 7 * time.Second, defaultTTL}[w.rng.IntN(3)])
 	if err != nil {
 		w.expected("new session", err)
@@ -94,7 +121,7 @@ func (w *worker) inSession(n *quorumlock.Node) {
 	}
 	bound := 2*time.Second + deafWork + lateBound // callbacks of Do end soon after their ctx
 	w.endsWithin("close of a session", bound, func() {
-		c := w.call("")
+		c := history.Call{Client: w.name, Start: time.Now()}
 		err := session.Close()
 		w.history.SessionClosed(done(c), int64(session.ID()), outcomeOf(err))
 		w.expected("close session", err)
@@ -124,127 +151,43 @@ func (w *worker) patience() time.Duration {
 	return time.Duration(1 + w.rng.Int64N(int64(20*time.Second)))
 }
 
-// once takes one lock in one of the three ways.
-func (w *worker) once(o quorumlock.Owner) {
-	name := locks[[]int{0, 0, 0, 1, 1, 2}[w.rng.IntN(6)]]
-	m := quorumlock.NewMutex(o, name, quorumlock.Note(w.name))
-	bound := w.patience()
-	length := time.Duration(w.rng.Int64N(int64(400 * time.Millisecond)))
+// length is how long a hold is used.
+func (w *worker) length() time.Duration {
 	if w.rng.IntN(10) == 0 {
-		length = time.Duration(w.rng.Int64N(int64(2 * defaultTTL)))
+		return time.Duration(w.rng.Int64N(int64(2 * defaultTTL)))
 	}
-	way := w.rng.IntN(5)
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	defer cancel()
-	switch way {
-	case 0:
-		w.do(ctx, m, name, length, w.rng.IntN(4) == 0)
-		return
-	case 1:
-		w.inspectOnce(name)
-		return
-	}
-	c := w.call(name)
-	var h *quorumlock.Hold
-	var err error
-	if way == 2 {
-		h, err = m.TryLock(ctx)
-	} else {
-		h, err = m.Lock(ctx)
-	}
-	c = done(c)
-	if late := c.End.Sub(c.Start) - bound; late > lateBound {
-		w.t.Errorf("a lock returned %v after its ctx: %v", late, err)
-	}
-	if err != nil {
-		w.failed(c, err)
-		return
-	}
-	w.use(c, h, w.in, length)
+	return time.Duration(w.rng.Int64N(int64(400 * time.Millisecond)))
 }
 
-// failed notes an acquire that gave no hold.
-func (s *schedule) failed(c history.Call, err error) {
-	s.expected("lock", err)
-	if locked := (*quorumlock.LockedError)(nil); errors.As(err, &locked) {
-		s.history.Refused(c, int64(locked.Holder.Token))
-		return
+const (
+	mostDelay = 3 * time.Second
+	mostHold  = 2 * time.Second
+)
+
+// attempt is a claim of this worker, some of them with a lock delay or a cap.
+func (w *worker) attempt(mode quorumlock.Mode, names ...string) *attempt {
+	a := w.claim(w.name, w.in, mode, names...)
+	a.bound = w.patience()
+	if w.rng.IntN(6) == 0 {
+		a.Delay = time.Duration(1+w.rng.IntN(int(mostDelay/time.Millisecond))) * time.Millisecond
 	}
-	s.history.Failed(c)
+	a.MaxHold = w.someCap()
+	return a
 }
 
-// use works under a hold for a while, as long as it is held.
-func (s *schedule) use(c history.Call, h *quorumlock.Hold, in *instance, length time.Duration) {
-	held := s.enter(c, h.Token(), in, length, func() bool { return h.Err() == nil })
-	s.busy(held, length, func() bool { return closed(h.Done()) })
-	s.leave(held)
-	u := history.Call{Client: c.Client, Lock: c.Lock, Start: time.Now()}
-	err := h.Unlock()
-	s.history.Unlocked(done(u), int64(h.Token()), outcomeOf(err))
-	s.expected("unlock", err)
+func (w *worker) someCap() time.Duration {
+	if w.rng.IntN(6) == 0 {
+		return time.Duration(1 + w.rng.Int64N(int64(mostHold)))
+	}
+	return 0
 }
 
-// do is use by way of Do; a callback that is deaf goes on for a while after its ctx has ended.
-func (w *worker) do(ctx context.Context, m *quorumlock.Mutex, name string, length time.Duration, deaf bool) {
-	c := w.call(name)
-	var token quorumlock.Token
-	var u history.Call
-	err := m.Do(ctx, func(held context.Context, t quorumlock.Token) error {
-		token = t
-		h := w.enter(done(c), t, w.in, length, func() bool { return held.Err() == nil && !w.in.drowsy() })
-		w.busy(h, length, func() bool { return held.Err() != nil })
-		if deaf {
-			time.Sleep(deafWork)
-			w.in.thawed()
-		}
-		w.leave(h)
-		u = w.call(name)
-		return nil
-	})
-	if token == 0 {
-		w.failed(done(c), err)
-		return
-	}
-	w.history.Unlocked(done(u), int64(token), outcomeOf(err))
-	w.expected("do", err)
-}
-
-// busy writes until the time is over or the hold is. Who is frozen does nothing at all.
-func (s *schedule) busy(h *holding, length time.Duration, over func() bool) {
-	for stop := time.Now().Add(length); time.Now().Before(stop) && !closed(s.quit); {
-		if h.in.thawed(); over() {
-			return
-		}
-		s.update(h)
-	}
-	h.in.thawed()
-}
-
-// update reads what the lock protects and writes it back a while later. Whoever is held must not be refused.
-func (s *schedule) update(h *holding) {
-	held := s.ask(h)
-	seen := s.store.read(h.name, h.token)
-	time.Sleep(sampling)
-	h.in.thawed()
-	if seen.refusal == nil {
-		held = s.ask(h)
-	}
-	switch err := s.store.write(h.name, h.token, seen); {
-	case err == nil:
-	case !errors.Is(err, quorumlock.ErrStaleToken):
-		s.t.Error(err)
-	case held && !s.overlapsAllowed() && !h.refused:
-		h.refused = true
-		s.t.Errorf("%v: %q: the fence refused %v, which was held on instance %d: %v", time.Since(s.started), h.name, h.token, h.in.index, err)
-	}
-}
-
-// overlapsAllowed: beyond A3, and where somebody takes locks by force at once, a holder may be the last to know.
-func (s *schedule) overlapsAllowed() bool { return s.Wild || s.ForceNow }
+// someLock picks a name; the first ones are the most contended.
+func (w *worker) someLock() string { return locks[[]int{0, 0, 0, 1, 1, 2, 3}[w.rng.IntN(7)]] }
 
 // force takes a lock from whoever holds it.
 func (w *worker) force(n *quorumlock.Node) {
-	name := locks[w.rng.IntN(len(locks))]
+	name := w.allNames()[w.rng.IntN(len(w.allNames()))]
 	info, err := w.inspect(n, w.name, name, 3*time.Second)
 	if err != nil {
 		w.expected("inspect", err)
@@ -252,7 +195,12 @@ func (w *worker) force(n *quorumlock.Node) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
+	var last quorumlock.Token
 	for _, h := range info.Holders {
+		if h.Token == last {
+			continue // readers of one phase share it
+		}
+		last = h.Token
 		opt := quorumlock.ForceOptions{Actor: w.name, Reason: "simulation", Now: w.ForceNow && w.rng.IntN(2) == 0}
 		if opt.Now {
 			w.history.ForcedNow(int64(h.Token))
@@ -261,9 +209,9 @@ func (w *worker) force(n *quorumlock.Node) {
 	}
 }
 
-func (w *worker) inspectOnce(name string) {
+func (w *worker) inspectOnce(quorumlock.Owner) {
 	if n := w.node(w.in); n != nil {
-		_, err := w.inspect(n, w.name, name, time.Second)
+		_, err := w.inspect(n, w.name, w.allNames()[w.rng.IntN(len(w.allNames()))], time.Second)
 		w.expected("inspect", err)
 	}
 }
@@ -277,41 +225,19 @@ func (s *schedule) inspect(n *quorumlock.Node, client, name string, bound time.D
 	if err != nil {
 		return info, err
 	}
-	var holder quorumlock.Token
-	if len(info.Holders) > 0 {
-		holder = info.Holders[0].Token
+	var holders []string
+	for _, h := range info.Holders {
+		holders = append(holders, h.Note)
 	}
-	if len(info.Holders) > 1 {
-		s.t.Errorf("%q has %d holders: %v", name, len(info.Holders), info.Holders)
-	}
-	s.history.Inspected(done(c), int64(holder), info.Waiting)
+	s.history.Inspected(done(c), holders, info.Waiting)
 	return info, nil
-}
-
-// lockAtTheEnd takes a lock when all is well; a session that was out of touch for too long is replaced by the next call.
-func (s *schedule) lockAtTheEnd(in *instance, name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), liveBound)
-	defer cancel()
-	m := quorumlock.NewMutex(in.node, name, quorumlock.Note("the end"))
-	for {
-		c := history.Call{Client: fmt.Sprintf("%d/the end", in.index), Lock: name, Start: time.Now()}
-		h, err := m.Lock(ctx)
-		if err == nil {
-			s.use(done(c), h, in, 0)
-			return
-		}
-		s.failed(done(c), err)
-		if !errors.Is(err, quorumlock.ErrLost) {
-			s.t.Errorf("instance %d, %v after all is well, lock %q: %v (node: %v)", in.index, liveBound, name, err, in.node.Err())
-			return
-		}
-	}
 }
 
 // answers are the errors that a caller of the API may meet; whatever else comes out has leaked from below.
 var answers = []error{
 	context.DeadlineExceeded, context.Canceled, quorumlock.ErrLocked, quorumlock.ErrLost, quorumlock.ErrUnlocked, quorumlock.ErrClosed,
-	quorumlock.ErrNoQuorum, quorumlock.ErrOverloaded, quorumlock.ErrUnsure, quorumlock.ErrFailed,
+	quorumlock.ErrNoQuorum, quorumlock.ErrOverloaded, quorumlock.ErrUnsure, quorumlock.ErrFailed, quorumlock.ErrLimit, quorumlock.ErrTicket,
+	quorumlock.ErrResigned, quorumlock.ErrNoCandidate,
 }
 
 // expected fails the test for an error that a caller cannot branch on.

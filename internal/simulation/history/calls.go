@@ -1,9 +1,6 @@
 package history
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/quorumlock/quorumlock/watch"
 )
 
@@ -15,77 +12,167 @@ type judge struct {
 	log    *logbook
 	replay *replay
 
-	given      map[int64]struct{} // tokens that a caller was given
-	unlockedAt map[int64]instant  // first instant at which an Unlock of the token had returned
-	closedAt   map[int64]instant  // and a Close of the session
+	given      map[string]*claimCall // how callers were given their holds
+	unlockedAt map[string]instant    // first instant at which an Unlock of the claim had returned
+	closedAt   map[int64]instant     // and a Close of the session
+}
+
+// claim is a claim of the log, nil, and reported, if no call asked for it.
+func (j *judge) claim(c *claimCall) *claim {
+	found := j.replay.claims[c.claim]
+	if found == nil {
+		j.add(AskedRule, "%v: nobody asked for claim %q", c.call, c.claim)
+	}
+	return found
 }
 
 func (j *judge) acquisitions() {
 	for i := range j.acquired {
 		a := &j.acquired[i]
-		if _, twice := j.given[a.token]; twice {
-			j.add(TokenRule, "%v was given token %d, which was given out before", a.call, a.token)
+		if j.given[a.claim] != nil {
+			j.add(OnceRule, "%v was given the hold of %q, which was given out before", a.call, a.claim)
 			continue
 		}
-		j.given[a.token] = struct{}{}
-		j.acquisition(a)
+		j.given[a.claim] = a
+		if c := j.claim(a); c != nil {
+			j.acquisition(a, c)
+		}
 	}
 }
 
-func (j *judge) acquisition(a *acquired) {
-	g := j.replay.grants[a.token]
+// visible is the token that a hold tells its owner.
+func (c *claim) visible() int64 {
+	if c.Mode == permits {
+		return 0
+	}
+	return c.token
+}
+
+func (j *judge) acquisition(a *claimCall, c *claim) {
+	g := c.granted
 	switch {
-	case g == nil && j.log.blind(a.token):
+	case g == nil && j.mayBeUnseen(c, a.token):
 	case g == nil:
-		j.add(TokenRule, "%v was given token %d, of which the log shows no grant", a.call, a.token)
-	case g.Name != a.lock:
-		j.add(TokenRule, "%v was given token %d, which the log grants for %q", a.call, a.token, g.Name)
+		j.add(TokenRule, "%v was given token %d for %q, of which the log shows no grant", a.call, a.token, c.ID)
+	case c.visible() != a.token:
+		j.add(TokenRule, "%v was given token %d for %q; in the log it has %d", a.call, a.token, c.ID, c.token)
 	default:
 		g.cause(&a.call)
-		if closed, known := j.closedAt[g.Session]; known && closed < a.from {
-			j.add(SessionRule, "%v was given token %d under session %d, which had been closed by %v", a.call, a.token, g.Session, closed)
+		if closed, known := j.closedAt[c.session]; known && closed < a.from {
+			j.add(SessionRule, "%v was given the hold of %q under session %d, which had been closed by %v", a.call, c.ID, c.session, closed)
 		}
 	}
+}
+
+// mayBeUnseen says that the grant of a claim may have been among what nobody saw. Permits do not tell their token, and readers join older ones.
+func (j *judge) mayBeUnseen(c *claim, token int64) bool {
+	if c.Mode == exclusive {
+		return j.log.blind(token)
+	}
+	return j.log.unseen > 0 || j.log.unseenBefore()
 }
 
 func (j *judge) unlocks() {
-	clean := make(map[int64]struct{})
+	clean := make(map[string]struct{})
 	for i := range j.unlocked {
 		u := &j.unlocked[i]
-		j.unlockedAt[u.token] = earliest(j.unlockedAt, u.token, u.to)
+		j.unlockedAt[u.claim] = earliest(j.unlockedAt, u.claim, u.to)
 		if u.outcome != Clean {
 			continue
 		}
-		if _, twice := clean[u.token]; twice {
-			j.add(UnlockRule, "%v: token %d was unlocked before", u.call, u.token)
+		if _, twice := clean[u.claim]; twice {
+			j.add(UnlockRule, "%v: %q was unlocked before", u.call, u.claim)
 			continue
 		}
-		clean[u.token] = struct{}{}
-		j.cleanUnlock(u)
+		clean[u.claim] = struct{}{}
+		if c := j.claim(u); c != nil {
+			j.cleanUnlock(u, c)
+		}
 	}
 }
 
 // cleanUnlock: nil says that this call released the hold. Had the hold ended in any other way, by the end of its session too, the work under it
 // might have overlapped with the next, and the answer is ErrLost.
-func (j *judge) cleanUnlock(u *unlocked) {
-	g := j.replay.grants[u.token]
+func (j *judge) cleanUnlock(u *claimCall, c *claim) {
 	switch {
-	case g == nil && j.log.blind(u.token), g != nil && g.removal == nil && g.missed:
-	case g == nil:
-		j.add(UnlockRule, "%v: the log shows no grant of token %d", u.call, u.token)
-	case g.Name != u.lock:
-		j.add(UnlockRule, "%v: token %d is a hold of %q", u.call, u.token, g.Name)
-	case g.removal == nil:
-		j.add(UnlockRule, "%v: the log does not show that the hold of token %d ended", u.call, u.token)
-	case g.ending != Released:
-		j.add(UnlockRule, "%v returned nil, but the hold of token %d was %v by revision %d, first seen at %v",
-			u.call, u.token, g.ending, g.removal.Rev, g.removal.first)
-	case g.byClose:
-		j.add(UnlockRule, "%v returned nil, but the hold of token %d ended with its session %d by revision %d, first seen at %v",
-			u.call, u.token, g.Session, g.removal.Rev, g.removal.first)
+	case c.removal == nil && (c.missed || c.granted == nil && j.log.unseen > 0 || j.log.unseenBefore()):
+	case c.granted == nil && c.removal == nil:
+		j.add(UnlockRule, "%v: the log shows no grant of %q", u.call, c.ID)
+	case c.removal == nil:
+		j.add(UnlockRule, "%v: the log does not show that the hold of %q ended", u.call, c.ID)
+	case c.ending != Released || c.next != nil && c.next.From == c.ID:
+		j.add(UnlockRule, "%v returned nil, but the hold of %q was %v by revision %d, first seen at %v",
+			u.call, c.ID, c.ending, c.removal.Rev, c.removal.first)
+	case c.byClose:
+		j.add(UnlockRule, "%v returned nil, but the hold of %q ended with its session %d by revision %d, first seen at %v",
+			u.call, c.ID, c.session, c.removal.Rev, c.removal.first)
 	default:
-		g.removal.cause(&u.call)
+		c.removal.cause(&u.call)
 	}
+}
+
+// handOvers: a hand over that said nil gave the hold to a candidate of the node that it named, in one step.
+func (j *judge) handOvers() {
+	for i := range j.handed {
+		m := &j.handed[i]
+		j.unlockedAt[m.claim] = earliest(j.unlockedAt, m.claim, m.to)
+		if m.outcome != Clean {
+			continue
+		}
+		c := j.claim(m)
+		switch {
+		case c == nil || c.next == nil && (j.log.unseen > 0 || j.log.unseenBefore()):
+		case c.next == nil || c.next.granted == nil || c.next.granted.NodeID != m.other:
+			j.add(MoveRule, "%v returned nil, but the hold of %q did not go on to a candidate of node %q", m.call, c.ID, m.other)
+		default:
+			c.removal.cause(&m.call)
+			j.replay.tally.HandedOver++
+		}
+	}
+}
+
+// proclamations: a value that was set was told, once, while its owner held.
+func (j *judge) proclamations() {
+	told := make(map[string]*entry)
+	for i := range j.log.entries {
+		if e := &j.log.entries[i]; e.Kind == watch.ValueChanged {
+			if told[e.Value] != nil {
+				j.add(OnceRule, "the value %q is set by revision %d and by %d", e.Value, told[e.Value].Rev, e.Rev)
+			}
+			told[e.Value] = e
+		}
+	}
+	for i := range j.values {
+		p := &j.values[i]
+		e := told[p.other]
+		switch {
+		case p.outcome != Clean || e == nil && (j.log.unseen > 0 || j.log.unseenBefore()):
+		case e == nil || e.Note != p.claim:
+			j.add(AskedRule, "%v returned nil, but the log does not show the value %q of %q", p.call, p.other, p.claim)
+		default:
+			e.cause(&p.call)
+		}
+	}
+}
+
+// resizes: a limit that was set shows in the log at a time that fits.
+func (j *judge) resizes() {
+	for i := range j.resized {
+		c := &j.resized[i]
+		if c.outcome == Clean && !j.wasResized(c) && j.log.unseen == 0 && !j.log.unseenBefore() {
+			j.add(AskedRule, "%v returned nil, but the log does not show the limit %d", c.call, c.limit)
+		}
+	}
+}
+
+func (j *judge) wasResized(c *resizeCall) bool {
+	for i := range j.log.entries {
+		e := &j.log.entries[i]
+		if e.Kind == watch.Resized && e.Name == c.lock && e.Count == c.limit && e.commit.to >= c.from && e.commit.from <= c.to {
+			return true
+		}
+	}
+	return false
 }
 
 func (j *judge) openings() {
@@ -116,59 +203,9 @@ func (j *judge) closings() {
 	}
 }
 
-func earliest(known map[int64]instant, key int64, at instant) instant {
+func earliest[K comparable](known map[K]instant, key K, at instant) instant {
 	if before, ok := known[key]; ok {
 		return min(before, at)
 	}
 	return at
-}
-
-// intervals checks that a hold was over by its own word before the next grant of the lock was known, and that it stayed over.
-func (j *judge) intervals(gaps map[Ending]time.Duration) {
-	for _, g := range j.replay.ordered {
-		j.finality(g)
-		last, known := j.lastInstant(g)
-		if !known || g.next == nil || g.removal == nil || g.removal.Rev > g.next.Rev || g.ending == Forced {
-			continue
-		}
-		size := time.Duration(g.next.commit.to - last)
-		if least, measured := gaps[g.ending]; !measured || size < least {
-			gaps[g.ending] = size
-		}
-		// An unlock, the grant that follows it, and a look at the hold just before can fall on one instant of fake time. An expiry or the end
-		// of a drain cannot: the margin between the two clocks is never nothing.
-		if size < 0 || size == 0 && g.ending != Released {
-			j.add(HoldInterval, "%s", j.overlap(g, last))
-		}
-	}
-}
-
-// lastInstant is the last one at which the hold was held by its owner's word. If the log shows that it was unlocked, its owner counts
-// as holding it until then: it called Unlock only afterwards.
-func (j *judge) lastInstant(g *grant) (instant, bool) {
-	last, held := j.held[g.Token]
-	ended, known := j.ended[g.Token]
-	if known && g.removal != nil && g.ending == Released && !g.byClose && (!held || ended > last) {
-		return ended, true
-	}
-	return last, held
-}
-
-func (j *judge) overlap(g *grant, last instant) string {
-	return fmt.Sprintf("%q: token %d was held at %v, but the next grant, token %d, was known at %v; the former was %v by revision %d",
-		g.Name, g.Token, last, g.next.Token, g.next.commit.to, g.ending, g.removal.Rev)
-}
-
-// finality: what was over for its owner is never held again.
-func (j *judge) finality(g *grant) {
-	last, held := j.held[g.Token]
-	if !held {
-		return
-	}
-	if at, known := j.unlockedAt[g.Token]; known && last > at {
-		j.add(Finality, "%q: token %d was held at %v, but its Unlock had returned at %v", g.Name, g.Token, last, at)
-	}
-	if at, known := j.closedAt[g.Session]; known && last > at {
-		j.add(Finality, "%q: token %d was held at %v, but the Close of its session %d had returned at %v", g.Name, g.Token, last, g.Session, at)
-	}
 }

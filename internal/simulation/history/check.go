@@ -20,7 +20,7 @@ func (h *History) check(deadline time.Time, steps int64) *Report {
 	l := h.logbook()
 	l.markBeginning()
 	l.checkIndexes(f)
-	r := newReplay(f, h.forcedNow)
+	r := newReplay(f, h)
 	report := &Report{
 		Calls: h.calls, Failed: h.failed, Events: len(l.entries), Unseen: l.unseen, Late: l.unseenBefore(),
 		SmallestGap: make(map[Ending]time.Duration),
@@ -29,7 +29,7 @@ func (h *History) check(deadline time.Time, steps int64) *Report {
 		r.run(l)
 		j := &judge{
 			History: h, findings: f, log: l, replay: r,
-			given: make(map[int64]struct{}), unlockedAt: make(map[int64]instant), closedAt: make(map[int64]instant),
+			given: make(map[string]*claimCall), unlockedAt: make(map[string]instant), closedAt: make(map[int64]instant),
 		}
 		j.all(report, deadline, steps)
 	}
@@ -42,11 +42,17 @@ func (j *judge) all(report *Report, deadline time.Time, steps int64) {
 	j.closings()
 	j.acquisitions()
 	j.unlocks()
+	j.handOvers()
+	j.proclamations()
 	settled := j.log.settle(j.findings)
-	j.intervals(report.SmallestGap)
-	report.Grants, report.Lost, report.Forced = len(j.replay.ordered), j.replay.lost, j.replay.forced
-	for _, g := range j.replay.ordered {
-		if _, given := j.given[g.Token]; !given {
+	j.resizes()
+	j.leaders()
+	j.beliefs()
+	j.company(report.SmallestGap)
+	report.Tally = j.replay.tally
+	report.Grants = len(j.replay.granted)
+	for _, c := range j.replay.granted {
+		if j.given[c.ID] == nil {
 			report.Abandoned++
 		}
 	}
@@ -55,18 +61,37 @@ func (j *judge) all(report *Report, deadline time.Time, steps int64) {
 	}
 }
 
-// linearizability checks the locks whose log obeys the rules; of the others there is no state to read.
+// linearizability checks the names whose log obeys the rules; of the others there is no state to read.
 func (j *judge) linearizability(deadline time.Time, steps int64) {
 	reads := make(map[string][]*read)
 	for i := range j.reads {
 		r := &j.reads[i]
+		if r.lock == "" {
+			j.refusedSet(r)
+			continue
+		}
 		reads[r.lock] = append(reads[r.lock], r)
-		j.replay.lock(r.lock)
+		j.replay.queue(r.lock)
 	}
 	for _, name := range j.replay.names {
-		k := j.replay.locks[name]
-		if !k.broken && k.checkReads(reads[name], j.findings) {
-			k.linearizable(reads[name], deadline, steps, j.findings)
+		q := j.replay.queues[name]
+		if !q.broken && q.checkReads(reads[name], j.findings) {
+			q.linearizable(reads[name], deadline, steps, j.findings)
 		}
 	}
+}
+
+// refusedSet: a try for several names was refused in the name of a claim, which must have held one of them meanwhile.
+func (j *judge) refusedSet(r *read) {
+	c := j.replay.claims[r.asked]
+	if c == nil {
+		j.add(AskedRule, "%v: nobody asked for it", r.call)
+		return
+	}
+	for _, name := range c.Names {
+		if q := j.replay.queue(name); q.broken || q.possible(r) {
+			return
+		}
+	}
+	j.add(Linearizable, "%v; none of %q can have shown that", r, c.Names)
 }

@@ -11,7 +11,7 @@ import (
 func TestUndecided(t *testing.T) {
 	s := newStage()
 	s.lockAndUnlock(1, "x", s.open(0))
-	s.Inspected(during("x", 8, 9), 0, 0)
+	s.inspected(during("x", 8, 9), 0, 0)
 	for name, report := range map[string]*Report{
 		"steps": s.check(time.Time{}, 1),
 		"time":  s.Check(1), // a nanosecond is over by then
@@ -30,20 +30,20 @@ func TestReport(t *testing.T) {
 	a, b := s.open(0), s.open(0)
 	s.lockAndUnlock(10, "x", a) // released, seen at 13
 	x := s.grant(20, "x", a)    // 8 ms after it was ended
-	s.Held(x, ms(25))
+	s.held(x, ms(25))
 	s.entry(func() {
 		s.show(30, watch.SessionExpired, "", 0, a)
 		s.show(30, watch.Expired, "x", x, a)
 	})
 	y := s.grant(40, "x", b) // 15 ms
-	s.Held(y, ms(50))
+	s.held(y, ms(50))
 	s.show(51, watch.Draining, "x", y, b)
 	s.show(60, watch.Forced, "x", y, b)
 	z := s.grant(75, "x", b) // 25 ms
-	s.Held(z, ms(90))
+	s.held(z, ms(90))
 	s.show(80, watch.Forced, "x", z, b) // at once: not measured
 	s.grant(85, "x", b)
-	s.Failed(during("x", 0, 99))
+	s.Failed(during("x", 0, 99), "")
 
 	r := s.Check(0)
 	if len(r.Violations) != 0 {
@@ -70,7 +70,7 @@ func TestReport(t *testing.T) {
 func TestManyViolations(t *testing.T) {
 	s := newStage()
 	for range 100 {
-		s.Refused(during("x", 1, 2), 0)
+		s.refused(during("x", 1, 2), 0)
 	}
 	s.grant(3, "y", s.open(2)+50)
 	r := s.Check(0)

@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/watch"
 )
@@ -11,10 +12,16 @@ import (
 type kind byte
 
 const (
-	kindAcquired kind = iota + 1
+	kindAsks kind = iota + 1
+	kindAcquired
 	kindRefused
 	kindFailed
 	kindUnlocked
+	kindHandsOver
+	kindHandedOver
+	kindProclaimed
+	kindResized
+	kindLeads
 	kindInspected
 	kindSessionOpened
 	kindSessionClosed
@@ -35,13 +42,20 @@ func (h *History) Sum() string {
 
 // digest takes a record into the sum. Strings are preceded by their length, and the number of fields follows from the kind, so the encoding is
 // injective.
-func (h *History) digest(k kind, numbers ...int64) {
-	h.buf = appendNumbers(append(h.buf[:0], byte(k)), numbers...)
+func (h *History) digest(k kind, text string, numbers ...int64) {
+	h.buf = appendText(append(h.buf[:0], byte(k)), text)
+	h.buf = appendNumbers(h.buf, numbers...)
 	h.sum.Write(h.buf)
 }
 
-func (h *History) digestCall(k kind, c call, numbers ...int64) {
-	h.buf = appendText(append(h.buf[:0], byte(k)), c.client, c.lock)
+func (h *History) digestClaim(c *Claim) {
+	h.buf = appendText(append(h.buf[:0], byte(kindAsks)), c.ID, c.From, strings.Join(c.Names, "\x00"))
+	h.buf = appendNumbers(h.buf, int64(c.Mode), int64(c.Permits), int64(c.Limit), int64(c.Delay), int64(c.MaxHold))
+	h.sum.Write(h.buf)
+}
+
+func (h *History) digestCall(k kind, c call, text string, numbers ...int64) {
+	h.buf = appendText(append(h.buf[:0], byte(k)), c.client, c.lock, text)
 	h.buf = appendNumbers(h.buf, int64(c.from), int64(c.to))
 	h.buf = appendNumbers(h.buf, numbers...)
 	h.sum.Write(h.buf)
@@ -54,8 +68,9 @@ func (h *History) digestObserver(id int64, name string) {
 }
 
 func (h *History) digestEvent(observer int64, e *watch.Event, at instant) {
-	h.buf = appendText(append(h.buf[:0], byte(kindEvent)), e.Name, e.NodeID, e.Note)
-	h.buf = appendNumbers(h.buf, observer, int64(at), e.Rev, int64(e.Kind), e.Token, e.Session, int64(e.Index), int64(h.at(e.Time)))
+	h.buf = appendText(append(h.buf[:0], byte(kindEvent)), e.Name, e.NodeID, e.Note, e.Value)
+	h.buf = appendNumbers(h.buf, observer, int64(at), e.Rev, int64(e.Kind), e.Token, e.Session, int64(e.Index), int64(h.at(e.Time)),
+		int64(e.Mode), int64(e.Count))
 	h.sum.Write(h.buf)
 }
 

@@ -11,15 +11,18 @@
 //
 //	h := history.New(time.Now())
 //	o := h.Observer("node 1")            // for each subscription to a node's Watch with an empty prefix
-//	h.Acquired(call, token)              // for each call that ended
-//	h.Held(token, time.Now())            // whenever a hold said that it was held
+//	h.Asks(claim)                        // before each call that claims; the claim's ID is its note
+//	h.Acquired(call, claim.ID, token)    // for each call that ended
+//	h.Held(claim.ID, time.Now())         // whenever a hold said that it was held
 //	report := h.Check(time.Minute)       // afterwards
 //
 // What a run has to keep to, so that there is no false alarm:
 //   - One history is one cluster. A cluster founded anew begins another one.
+//   - Every claim has a note that no other claim of the run has, and Asks was told of it before it was made.
 //   - A call's Start is taken before it begins and its End after it returned; observers that record each event when they get it.
 //   - Observers are there before the first claim, and at the end of the run one of them has seen everything.
-//   - Ended is called before Unlock is, or when a hold reported its loss; not for ErrUnsure, from which a hold may recover.
+//   - Ended is called before Unlock is, or before a hold is given away, or when it reported its loss; not for ErrUnsure, from which a hold may recover.
+//     It is left out where the hold ends at some moment of a call that may also come to nothing, as a hand over does; HandsOver is called before that.
 //   - ForcedNow is called before a forced release at once of a hold that may be draining (see there).
 //
 // The package has no goroutine and takes no reading of a clock but to bound Check. It compiles wherever the simulator does.

@@ -15,7 +15,7 @@ func TestGood(t *testing.T) {
 			s.SessionOpened(during("", 0, 2), a)
 			s.lockAndUnlock(10, "x", a)
 			s.lockAndUnlock(20, "x", a)
-			s.Inspected(during("x", 30, 31), 0, 0)
+			s.inspected(during("x", 30, 31), 0, 0)
 		},
 		"everything at one instant": func(s *stage) {
 			a := s.open(5)
@@ -23,15 +23,15 @@ func TestGood(t *testing.T) {
 			s.show(5, watch.Queued, "x", 0, a)
 			s.entry(func() {
 				s.show(5, watch.Released, "x", x, a)
-				s.Held(s.grant(5, "x", a), ms(5))
+				s.held(s.grant(5, "x", a), ms(5))
 			})
-			s.Acquired(during("x", 5, 5), x)
-			s.Held(x, ms(5))
-			s.Ended(x, ms(5))
-			s.Unlocked(during("x", 5, 5), x, Clean)
-			s.Inspected(during("x", 5, 5), 0, 0)
-			s.Inspected(during("x", 5, 5), x, 1)
-			s.Refused(during("x", 5, 5), x)
+			s.acquired(during("x", 5, 5), x)
+			s.held(x, ms(5))
+			s.endedAt(x, ms(5))
+			s.unlocked(during("x", 5, 5), x, Clean)
+			s.inspected(during("x", 5, 5), 0, 0)
+			s.inspected(during("x", 5, 5), x, 1)
+			s.refused(during("x", 5, 5), x)
 		},
 		"a queue, served in order, with a cancel": func(s *stage) {
 			a, b, c := s.open(0), s.open(0), s.open(0)
@@ -39,9 +39,9 @@ func TestGood(t *testing.T) {
 			s.show(2, watch.Queued, "x", 0, b)
 			s.show(3, watch.Queued, "x", 0, c)
 			s.show(4, watch.Queued, "x", 0, b)
-			s.Inspected(during("x", 5, 6), x, 3)
+			s.inspected(during("x", 5, 6), x, 3)
 			s.show(7, watch.Cancelled, "x", 0, c)
-			s.Inspected(during("x", 8, 9), x, 2)
+			s.inspected(during("x", 8, 9), x, 2)
 			s.entry(func() {
 				s.show(10, watch.Released, "x", x, a)
 				s.grant(10, "x", b)
@@ -65,23 +65,23 @@ func TestGood(t *testing.T) {
 			y := s.grant(2, "y", b)
 			s.show(3, watch.Queued, "y", 0, a)
 			s.show(4, watch.Queued, "x", 0, b)
-			s.Held(x, ms(5))
+			s.held(x, ms(5))
 			s.entry(func() {
 				s.show(9, watch.SessionExpired, "", 0, a)
 				s.show(9, watch.Expired, "x", x, a)
 				s.show(9, watch.Cancelled, "y", 0, a)
 				s.grant(9, "x", b)
 			})
-			s.Unlocked(during("x", 20, 20), x, Lost) // its holder was away
-			s.Ended(x, ms(20))
-			s.Inspected(during("y", 21, 22), y, 0)
+			s.unlocked(during("x", 20, 20), x, Lost) // its holder was away
+			s.endedAt(x, ms(20))
+			s.inspected(during("y", 21, 22), y, 0)
 		},
 		"a session is closed: its holds are released, and Close may be called again": func(s *stage) {
 			a := s.open(0)
 			x := s.grant(1, "x", a)
-			s.Acquired(during("x", 1, 1), x)
-			s.Held(x, ms(2))
-			s.Ended(x, ms(30)) // by its own account, much later
+			s.acquired(during("x", 1, 1), x)
+			s.held(x, ms(2))
+			s.endedAt(x, ms(30)) // by its own account, much later
 			s.entry(func() {
 				s.show(3, watch.SessionClosed, "", 0, a)
 				s.show(3, watch.Released, "x", x, a)
@@ -109,8 +109,8 @@ func TestGood(t *testing.T) {
 			a := s.open(0)
 			x := s.grant(1, "x", a)
 			s.show(2, watch.Draining, "x", x, a, "stuck")
-			s.Held(x, ms(3))
-			s.Refused(during("x", 4, 5), x) // a draining hold still holds
+			s.held(x, ms(3))
+			s.refused(during("x", 4, 5), x) // a draining hold still holds
 			s.show(8, watch.Forced, "x", x, a, "stuck")
 			s.grant(9, "x", a)
 		},
@@ -119,7 +119,7 @@ func TestGood(t *testing.T) {
 			x := s.grant(1, "x", a)
 			s.show(2, watch.Forced, "x", x, a)
 			s.grant(3, "x", b)
-			s.Held(x, ms(5))
+			s.held(x, ms(5))
 		},
 		"so may a drain that is cut short, as its reason tells": func(s *stage) {
 			a, b := s.open(0), s.open(0)
@@ -127,7 +127,7 @@ func TestGood(t *testing.T) {
 			s.show(2, watch.Draining, "x", x, a, "stuck")
 			s.show(2, watch.Forced, "x", x, a, "can not wait")
 			s.grant(3, "x", b)
-			s.Held(x, ms(5))
+			s.held(x, ms(5))
 		},
 		"or its caller": func(s *stage) {
 			a, b := s.open(0), s.open(0)
@@ -136,29 +136,29 @@ func TestGood(t *testing.T) {
 			s.ForcedNow(x)
 			s.show(2, watch.Forced, "x", x, a, "stuck")
 			s.grant(3, "x", b)
-			s.Held(x, ms(5))
+			s.held(x, ms(5))
 		},
 		"a grant nobody was given, taken back": func(s *stage) {
 			a := s.open(0)
-			s.Failed(during("x", 1, 2))
+			s.Failed(during("x", 1, 2), "")
 			x := s.grant(3, "x", a)
 			s.show(4, watch.Released, "x", x, a)
 		},
 		"an unlock without an answer works later": func(s *stage) {
 			a := s.open(0)
 			x := s.grant(1, "x", a)
-			s.Held(x, ms(2))
-			s.Ended(x, ms(2))
-			s.Unlocked(during("x", 2, 5), x, Unknown)
+			s.held(x, ms(2))
+			s.endedAt(x, ms(2))
+			s.unlocked(during("x", 2, 5), x, Unknown)
 			s.show(8, watch.Released, "x", x, a)
 			s.lockAndUnlock(10, "x", a)
 		},
 		"an unlock that says lost, though it was what released": func(s *stage) {
 			a := s.open(0)
 			x := s.grant(1, "x", a)
-			s.Ended(x, ms(2))
+			s.endedAt(x, ms(2))
 			s.show(3, watch.Released, "x", x, a)
-			s.Unlocked(during("x", 2, 5), x, Lost)
+			s.unlocked(during("x", 2, 5), x, Lost)
 		},
 		"refused while the lock passes on": func(s *stage) {
 			a, b := s.open(0), s.open(0)
@@ -168,9 +168,9 @@ func TestGood(t *testing.T) {
 				s.show(4, watch.Released, "x", x, a)
 				s.grant(4, "x", b)
 			})
-			s.Refused(during("x", 3, 5), 0)
-			s.Refused(during("x", 3, 5), x)
-			s.Refused(during("x", 3, 5), s.rev)
+			s.refused(during("x", 3, 5), 0)
+			s.refused(during("x", 3, 5), x)
+			s.refused(during("x", 3, 5), s.rev)
 		},
 		"observers lag, restart, and see the past again": func(s *stage) {
 			a := s.next(watch.SessionOpened, "", 0, -1)
@@ -185,17 +185,17 @@ func TestGood(t *testing.T) {
 			y.Time = ms(7777) // for display only
 			late.Event(x, ms(50))
 			late.Event(y, ms(50))
-			s.Unlocked(during("x", 2, 3), x.Token, Clean)
+			s.unlocked(during("x", 2, 3), x.Token, Clean)
 		},
 		"nobody looked while the cluster was down": func(s *stage) {
 			a := s.open(0)
 			x := s.grant(1, "x", a)
-			s.Acquired(during("x", 0, 2), x)
+			s.acquired(during("x", 0, 2), x)
 			s.rev += 7
 			s.watchers = []*Observer{s.Observer("n3")}
-			s.Inspected(during("x", 3, 4), 1007, 5)
-			s.Acquired(during("x", 2, 4), 1006)
-			s.Unlocked(during("x", 2, 4), x, Clean)
+			s.inspected(during("x", 3, 4), 1007, 5)
+			s.acquired(during("x", 2, 4), 1006)
+			s.unlocked(during("x", 2, 4), x, Clean)
 			s.SessionOpened(during("", 2, 4), 1004)
 			y := s.grant(5, "x", a)
 			s.show(6, watch.Cancelled, "x", 0, a)
@@ -208,7 +208,7 @@ func TestGood(t *testing.T) {
 			s.lockAndUnlock(10, "x", 77)
 			s.lockAndUnlock(20, "x", 77)
 			s.show(30, watch.Expired, "y", 99, 77)
-			s.Acquired(during("z", 1, 2), 500)
+			s.acquired(during("z", 1, 2), 500)
 		},
 		"an event of a kind that is not known": func(s *stage) {
 			s.lockAndUnlock(10, "x", s.open(0))

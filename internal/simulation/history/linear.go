@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sort"
 	"sync/atomic"
@@ -12,48 +13,48 @@ import (
 
 // checkReads checks each read by itself: some state of its lock that it can have seen must have stood at some instant of the call. It says whether all
 // were possible; whether they are so together is for the linearizability checker.
-func (k *lock) checkReads(reads []*read, f *findings) bool {
+func (q *queue) checkReads(reads []*read, f *findings) bool {
 	good := true
 	for _, r := range reads {
-		if !k.possible(r) {
+		if !q.possible(r) {
 			good = false
-			f.add(Linearizable, "%s", k.impossible(r))
+			f.add(Linearizable, "%s", q.impossible(r))
 		}
 	}
 	return good
 }
 
-// state is the lock after n changes, and the span in which it may have stood.
-func (k *lock) state(n int) (lockState, span) {
-	s, stood := k.first, span{ever, never}
+// state is what the name showed after n changes, and the span in which that may have stood.
+func (q *queue) state(n int) (*view, span) {
+	v, stood := &q.first, span{ever, never}
 	if n > 0 {
-		s, stood.from = k.changes[n-1].after, k.changes[n-1].span().from
+		v, stood.from = &q.changes[n-1].after, q.changes[n-1].span().from
 	}
-	if n < len(k.changes) {
-		stood.to = k.changes[n].span().to
+	if n < len(q.changes) {
+		stood.to = q.changes[n].span().to
 	}
-	return s, stood
+	return v, stood
 }
 
-func (k *lock) possible(r *read) bool {
+func (q *queue) possible(r *read) bool {
 	// Both ends of the spans rise, so the states that can have stood during the call are neighbours.
-	for n := sort.Search(len(k.changes), func(n int) bool { return k.changes[n].span().to >= r.from }); n <= len(k.changes); n++ {
-		s, stood := k.state(n)
+	for n := sort.Search(len(q.changes), func(n int) bool { return q.changes[n].span().to >= r.from }); n <= len(q.changes); n++ {
+		v, stood := q.state(n)
 		if stood.from > r.to {
 			return false
 		}
-		if s.shows(r) {
+		if v.shows(r) {
 			return true
 		}
 	}
 	return false
 }
 
-func (k *lock) impossible(r *read) string {
-	text := r.String() + "; the lock can have been"
-	for n := 0; n <= len(k.changes); n++ {
-		if s, stood := k.state(n); stood.to >= r.from && stood.from <= r.to {
-			text += " " + s.String()
+func (q *queue) impossible(r *read) string {
+	text := r.String() + fmt.Sprintf("; %q can have shown", q.name)
+	for n := 0; n <= len(q.changes); n++ {
+		if v, stood := q.state(n); stood.to >= r.from && stood.from <= r.to && !v.between {
+			text += " " + v.String()
 		}
 	}
 	return text
@@ -64,21 +65,21 @@ func (c *change) span() span {
 	if c.entry != nil {
 		return c.commit
 	}
-	return span{c.before.commit.from, c.resumed.commit.to}
+	return span{c.before.commit.from, c.resume.commit.to}
 }
 
-// operation is one operation for the checker: a change of the lock, or a read.
+// operation is one operation for the checker: a change of what a name shows, or a read.
 type operation struct {
 	span
-	change int // position in lock.changes
+	change int // position in queue.changes
 	read   *read
 }
 
-// operations are the changes and the reads of a lock by their begin.
-func (k *lock) operations(reads []*read) []operation {
-	ops := make([]operation, 0, len(k.changes)+len(reads))
-	for i := range k.changes {
-		ops = append(ops, operation{span: k.changes[i].span(), change: i})
+// operations are the changes and the reads of a name by their begin.
+func (q *queue) operations(reads []*read) []operation {
+	ops := make([]operation, 0, len(q.changes)+len(reads))
+	for i := range q.changes {
+		ops = append(ops, operation{span: q.changes[i].span(), change: i})
 	}
 	for _, r := range reads {
 		ops = append(ops, operation{span: r.span, read: r})
@@ -104,53 +105,35 @@ func cut(ops []operation) (piece, rest []operation) {
 	return ops, nil
 }
 
-// progress is the state of the checker: how many changes there were, and the lock after them.
-type progress struct {
-	changes int
-	lock    lockState
-}
-
 // stepsPerPiece bounds the search in one piece, with the memory that it takes (about 200 bytes a step), however much time there is. A good
 // history takes about one or two steps per operation.
 const stepsPerPiece = 2_000_000
 
-// search is the search for an order of one piece.
+// search is the search for an order of one piece, from the state after so many changes on.
 type search struct {
-	lock  *lock
-	from  progress
+	queue *queue
+	from  int
 	steps atomic.Int64 // of the checker's goroutine, which may outlive a timeout
 	limit int64
 }
 
-// model is the sequential specification of a lock: a grant is legal if the lock is free and its token rises, a removal if that
-// token holds; and a change must be the next one in the log. When the limit is reached nothing is legal any more, which ends the search.
+// model is the sequential specification of what can be read of a name: the changes come in the order of the log, which the replay has found to obey the rules, so
+// that the state is how many there were. When the limit is reached nothing is legal any more, which ends the search.
 func (s *search) model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return s.from },
 		Step: func(state, input, _ any) (bool, any) {
-			p, op := state.(progress), input.(*operation)
+			changes, op := state.(int), input.(*operation)
 			if s.steps.Add(1) > s.limit {
-				return false, p
+				return false, changes
 			}
-			return s.lock.follow(p, op)
+			if op.read == nil {
+				return op.change == changes, changes + 1
+			}
+			v, _ := s.queue.state(changes)
+			return v.shows(op.read), changes
 		},
 	}
-}
-
-// follow takes one step of an order.
-func (k *lock) follow(p progress, op *operation) (bool, progress) {
-	switch {
-	case op.read != nil:
-		return p.lock.shows(op.read), p
-	case op.change != p.changes:
-		return false, p
-	}
-	c := &k.changes[op.change]
-	if c.entry == nil {
-		return true, progress{p.changes + 1, p.lock.unseen()}
-	}
-	next, _, problem := p.lock.step(&c.Event, c.promoted)
-	return problem == "", progress{p.changes + 1, next}
 }
 
 // linearize looks for an order of a piece until the deadline, a zero one being none.
@@ -172,31 +155,24 @@ func (s *search) linearize(piece []operation, deadline time.Time) porcupine.Chec
 	return result
 }
 
-// linearizable checks a lock whose log obeys the rules and whose reads are possible one by one.
-func (k *lock) linearizable(reads []*read, deadline time.Time, limit int64, f *findings) {
-	at := progress{lock: k.first}
-	for ops := k.operations(reads); len(ops) > 0; {
+// linearizable checks a name whose log obeys the rules and whose reads are possible one by one.
+func (q *queue) linearizable(reads []*read, deadline time.Time, limit int64, f *findings) {
+	at := 0
+	for ops := q.operations(reads); len(ops) > 0; {
 		var piece []operation
 		piece, ops = cut(ops)
-		s := &search{lock: k, from: at, limit: limit}
+		s := &search{queue: q, from: at, limit: limit}
 		from, to := piece[0].from, piece[len(piece)-1].from
 		switch s.linearize(piece, deadline) {
 		case porcupine.Illegal:
-			f.add(Linearizable, "%q: no order of the %d operations that began between %v and %v fits", k.name, len(piece), from, to)
+			f.add(Linearizable, "%q: no order of the %d operations that began between %v and %v fits", q.name, len(piece), from, to)
 		case porcupine.Unknown:
-			f.add(Undecided, "%q: %d operations that began between %v and %v", k.name, len(piece), from, to)
+			f.add(Undecided, "%q: %d operations that began between %v and %v", q.name, len(piece), from, to)
 		}
-		at = k.after(at, piece)
-	}
-}
-
-// after is the lock after a piece.
-func (k *lock) after(at progress, piece []operation) progress {
-	for i := range piece {
-		if piece[i].read == nil {
-			at.changes++
+		for i := range piece {
+			if piece[i].read == nil {
+				at++
+			}
 		}
 	}
-	at.lock, _ = k.state(at.changes)
-	return at
 }

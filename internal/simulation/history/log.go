@@ -73,28 +73,48 @@ func (e *entry) cause(c *call) {
 	e.commit.to = min(e.commit.to, c.to)
 }
 
-// settle draws the spans together: revisions are committed one after the other. A span that is left empty is a contradiction between
-// the order of the log and the order that somebody saw; settle reports it, and says whether there was none.
+// settle draws the spans together: entries are committed one after the other, and all revisions of one at once. A span that is left empty is a
+// contradiction between the order of the log and the order that somebody saw; settle reports it, and says whether there was none.
 func (l *logbook) settle(f *findings) bool {
-	own := make([]instant, len(l.entries))
-	from := ever
-	for i := range l.entries {
-		own[i] = l.entries[i].commit.from
-		from = max(from, own[i])
-		l.entries[i].commit.from = from
-	}
-	good, to := true, never
-	last := len(l.entries) - 1
-	for i := last; i >= 0; i-- {
-		if e := &l.entries[i]; e.commit.to <= to {
-			to, last = e.commit.to, i
+	groups := l.groups()
+	good := true
+	to, by := never, &entry{}
+	for _, g := range slices.Backward(groups) {
+		for i := range g {
+			if g[i].commit.to <= to {
+				to, by = g[i].commit.to, &g[i]
+			}
 		}
-		l.entries[i].commit.to = to
-		if own[i] > to {
-			good = false
-			f.add(Linearizable, "revision %d (%s) was caused by a call that began at %v, but revision %d had been seen by %v",
-				l.entries[i].Rev, describe(&l.entries[i].Event), own[i], l.entries[last].Rev, to)
+		for i := range g {
+			g[i].commit.to = to
+			if from := g[i].commit.from; from > to {
+				good = false
+				f.add(Linearizable, "revision %d (%s) was caused by a call that began at %v, but revision %d had been seen by %v",
+					g[i].Rev, describe(&g[i].Event), from, by.Rev, to)
+			}
+		}
+	}
+	from := ever
+	for _, g := range groups {
+		for i := range g {
+			from = max(from, g[i].commit.from)
+		}
+		for i := range g {
+			g[i].commit.from = from
 		}
 	}
 	return good
+}
+
+// groups are the revisions of each log entry.
+func (l *logbook) groups() (list [][]entry) {
+	for rest := l.entries; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].Index == rest[0].Index {
+			n++
+		}
+		list = append(list, rest[:n])
+		rest = rest[n:]
+	}
+	return list
 }

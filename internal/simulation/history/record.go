@@ -2,110 +2,12 @@ package history
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"hash"
-	"math"
+	"slices"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/quorumlock/quorumlock/watch"
 )
-
-// Call is one call of a client: which lock, and between which instants it ran. Client is for people.
-type Call struct {
-	Client, Lock string
-	Start, End   time.Time
-}
-
-// Outcome is how a call that gives something back ended.
-type Outcome uint8
-
-// The outcomes.
-const (
-	Clean   Outcome = iota + 1 // nil
-	Lost                       // ErrLost
-	Unknown                    // any other error: it may have had its effect, or have it later
-)
-
-func (o Outcome) String() string {
-	switch o {
-	case Clean:
-		return "clean"
-	case Lost:
-		return "lost"
-	}
-	return "unknown"
-}
-
-// instant is nanoseconds since the start of the run.
-type instant int64
-
-const (
-	ever  instant = math.MinInt64 // before everything
-	never instant = math.MaxInt64 // after everything
-)
-
-func (i instant) String() string {
-	switch i {
-	case ever:
-		return "the beginning"
-	case never:
-		return "the end"
-	}
-	return time.Duration(i).String()
-}
-
-// span is the instants between which something happened, both included: in fake time much happens at one instant.
-type span struct{ from, to instant }
-
-// call is a Call as it is kept.
-type call struct {
-	client, lock string
-	span
-}
-
-func (c call) String() string {
-	return fmt.Sprintf("%s on %q from %v to %v", c.client, c.lock, c.from, c.to)
-}
-
-type acquired struct {
-	call
-	token int64
-}
-
-type unlocked struct {
-	call
-	token   int64
-	outcome Outcome
-}
-
-// read is a call that showed who holds a lock.
-type read struct {
-	call
-	holder  int64
-	waiting int  // Inspect only
-	refused bool // a TryLock; otherwise an Inspect
-}
-
-type sessionCall struct {
-	call
-	session int64
-	outcome Outcome // of a close
-}
-
-func (r *read) String() string {
-	if r.refused {
-		return fmt.Sprintf("%v was refused, the holder being %d", r.call, r.holder)
-	}
-	return fmt.Sprintf("%v showed holder %d and %d waiting", r.call, r.holder, r.waiting)
-}
-
-// sighting is an event as it was first seen.
-type sighting struct {
-	watch.Event
-	by    string
-	first instant // the earliest instant at which anybody saw it
-}
 
 // History is the record of one run of one cluster. Its methods are safe for concurrent use.
 type History struct {
@@ -117,14 +19,20 @@ type History struct {
 	calls  int
 	failed int
 
-	acquired []acquired
-	unlocked []unlocked
+	claims   map[string]*Claim
+	acquired []claimCall
+	unlocked []claimCall
+	handed   []claimCall
+	values   []claimCall
+	shown    []shown
 	reads    []read
+	resized  []resizeCall
 	opened   []sessionCall
 	closed   []sessionCall
 
-	held      map[int64]instant // last instant at which the hold of a token was held by its own word
-	ended     map[int64]instant // first instant at which it was given up, or said that it is not held
+	held      map[string]instant  // last instant at which the hold of a claim was held by its own word
+	ended     map[string]instant  // first instant at which it was given up, or said that it is not held
+	handing   map[string]struct{} // claims whose hold was about to be handed over
 	forcedNow map[int64]struct{}
 
 	observers int64
@@ -136,18 +44,18 @@ type History struct {
 // New begins the history of a run that starts at start.
 func New(start time.Time) *History {
 	return &History{
-		start: start, sum: sha256.New(), held: make(map[int64]instant), ended: make(map[int64]instant),
-		forcedNow: make(map[int64]struct{}), seen: make(map[int64]*sighting),
+		start: start, sum: sha256.New(), claims: make(map[string]*Claim), held: make(map[string]instant), ended: make(map[string]instant),
+		handing: make(map[string]struct{}), forcedNow: make(map[int64]struct{}), seen: make(map[int64]*sighting),
 	}
 }
 
 func (h *History) at(t time.Time) instant { return instant(t.Sub(h.start)) }
 
 // begin notes one call of a kind; the caller holds mu.
-func (h *History) begin(k kind, c Call, numbers ...int64) call {
+func (h *History) begin(k kind, c Call, text string, numbers ...int64) call {
 	h.calls++
 	kept := call{c.Client, c.Lock, span{h.at(c.Start), h.at(c.End)}}
-	h.digestCall(k, kept, numbers...)
+	h.digestCall(k, kept, text, numbers...)
 	if kept.to < kept.from {
 		h.order.add(Record, "%v: ended before it began", kept)
 		kept.to = kept.from
@@ -155,88 +63,136 @@ func (h *History) begin(k kind, c Call, numbers ...int64) call {
 	return kept
 }
 
-// Acquired records that Lock, TryLock or Do gave a hold.
-func (h *History) Acquired(c Call, token int64) {
+// Asks records what the call that is about to begin asks for.
+func (h *History) Asks(c Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.acquired = append(h.acquired, acquired{h.begin(kindAcquired, c, token), token})
+	h.digestClaim(&c)
+	if h.claims[c.ID] != nil {
+		h.order.add(Record, "claim %q is asked for twice", c.ID)
+		return
+	}
+	c.Names = slices.Clone(c.Names)
+	h.claims[c.ID] = &c
 }
 
-// Refused records that a TryLock found the lock taken. holder is the token of the hold that the error names, 0 if it names none
-// because others wait while none holds.
-func (h *History) Refused(c Call, holder int64) {
+// Acquired records that a call gave a hold. token is what the hold said, 0 for permits.
+func (h *History) Acquired(c Call, claim string, token int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.reads = append(h.reads, read{call: h.begin(kindRefused, c, holder), holder: holder, refused: true})
+	h.acquired = append(h.acquired, claimCall{call: h.begin(kindAcquired, c, claim, token), claim: claim, token: token})
+}
+
+// Refused records that a try found the lock taken. holder is the claim that the error names, "" if it names none because others wait while none
+// holds. Of a try for several names Lock is "".
+func (h *History) Refused(c Call, claim, holder string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := read{call: h.begin(kindRefused, c, claim+"\x00"+holder), refused: true, asked: claim}
+	if holder != "" {
+		r.holders = []string{holder}
+	}
+	h.reads = append(h.reads, r)
 }
 
 // Failed records that an acquire ended with another error. It may have had an effect, which the log then shows, and so it says nothing that
 // could be checked; it is counted.
-func (h *History) Failed(c Call) {
+func (h *History) Failed(c Call, claim string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.begin(kindFailed, c)
+	h.begin(kindFailed, c, claim)
 	h.failed++
 }
 
 // Unlocked records the end of an Unlock, or of a Do. Its Call starts when Unlock was called, or when the callback of Do returned.
-func (h *History) Unlocked(c Call, token int64, o Outcome) {
+func (h *History) Unlocked(c Call, claim string, o Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.unlocked = append(h.unlocked, unlocked{h.begin(kindUnlocked, c, token, int64(o)), token, o})
+	h.unlocked = append(h.unlocked, claimCall{call: h.begin(kindUnlocked, c, claim, int64(o)), claim: claim, outcome: o})
 }
 
-// Inspected records what an Inspect showed: the token of the hold, 0 if the lock is free, and how many claims wait (LockInfo.Waiting,
-// not the length of the Queue, which is cut).
-func (h *History) Inspected(c Call, holder int64, waiting int) {
+// HandsOver records that a hold is about to be handed over to a claim that waits.
+func (h *History) HandsOver(claim string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.reads = append(h.reads, read{call: h.begin(kindInspected, c, holder, int64(waiting)), holder: holder, waiting: waiting})
+	h.digest(kindHandsOver, claim)
+	h.handing[claim] = struct{}{}
+}
+
+// HandedOver records how that ended. node is the server id of the one that it was for.
+func (h *History) HandedOver(c Call, claim, node string, o Outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handed = append(h.handed, claimCall{call: h.begin(kindHandedOver, c, claim+"\x00"+node, int64(o)), claim: claim, outcome: o, other: node})
+}
+
+// Proclaimed records the end of a call that set the value that a hold publishes. No two calls of a run set the same value.
+func (h *History) Proclaimed(c Call, claim, value string, o Outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.values = append(h.values, claimCall{call: h.begin(kindProclaimed, c, claim+"\x00"+value, int64(o)), claim: claim, outcome: o, other: value})
+}
+
+// Resized records the end of a call that set the limit of the semaphore Lock.
+func (h *History) Resized(c Call, limit int, o Outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.resized = append(h.resized, resizeCall{h.begin(kindResized, c, "", int64(limit), int64(o)), limit, o})
+}
+
+// Inspected records what an Inspect showed: the claims of all holders, and how many claims wait (LockInfo.Waiting, not the length of the Queue, which is
+// cut).
+func (h *History) Inspected(c Call, holders []string, waiting int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	text := strings.Join(holders, "\x00")
+	kept := slices.Sorted(slices.Values(holders))
+	h.reads = append(h.reads, read{call: h.begin(kindInspected, c, text, int64(waiting)), holders: kept, waiting: waiting})
 }
 
 // SessionOpened records that NewSession gave a session. The Call names no lock.
 func (h *History) SessionOpened(c Call, session int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.opened = append(h.opened, sessionCall{call: h.begin(kindSessionOpened, c, session), session: session})
+	h.opened = append(h.opened, sessionCall{call: h.begin(kindSessionOpened, c, "", session), session: session})
 }
 
 // SessionClosed records that a session's Close returned. The Call names no lock.
 func (h *History) SessionClosed(c Call, session int64, o Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = append(h.closed, sessionCall{h.begin(kindSessionClosed, c, session, int64(o)), session, o})
+	h.closed = append(h.closed, sessionCall{h.begin(kindSessionClosed, c, "", session, int64(o)), session, o})
 }
 
-// ForcedNow records that somebody is about to ask for the forced release of a hold at once. Only needed where the hold may be draining: an event
-// does not tell the end of a drain, before which the holder must have stopped, from a release at once in the middle of it. (If the reason given
+// ForcedNow records that somebody is about to ask for the forced release at once of what is held under a token. Only needed where a hold may be draining: an
+// event does not tell the end of a drain, before which the holder must have stopped, from a release at once in the middle of it. (If the reason given
 // differs from that of the drain, the events do tell.)
 func (h *History) ForcedNow(token int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.digest(kindForcedNow, token)
+	h.digest(kindForcedNow, "", token)
 	h.forcedNow[token] = struct{}{}
 }
 
 // Held records that at this instant a hold said that it is held. It is asked as often as the run likes; best just when a next grant shows.
-func (h *History) Held(token int64, at time.Time) {
+func (h *History) Held(claim string, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := h.at(at)
-	h.digest(kindHeld, token, int64(i))
-	if last, known := h.held[token]; !known || i > last {
-		h.held[token] = i
+	h.digest(kindHeld, claim, int64(i))
+	if last, known := h.held[claim]; !known || i > last {
+		h.held[claim] = i
 	}
 }
 
-// Ended records that from this instant on the owner of a hold does not claim to hold it: it is about to call Unlock, or the hold reported its
-// loss. The first instant counts.
-func (h *History) Ended(token int64, at time.Time) {
+// Ended records that from this instant on the owner of a hold does not claim to hold it: it is about to call Unlock or to give the hold away, or the hold reported
+// its loss. The first instant counts.
+func (h *History) Ended(claim string, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := h.at(at)
-	h.digest(kindEnded, token, int64(i))
-	if first, known := h.ended[token]; !known || i < first {
-		h.ended[token] = i
+	h.digest(kindEnded, claim, int64(i))
+	if first, known := h.ended[claim]; !known || i < first {
+		h.ended[claim] = i
 	}
 }

@@ -7,39 +7,6 @@ import (
 	"github.com/quorumlock/quorumlock/watch"
 )
 
-// grant is one hold in the log.
-type grant struct {
-	*entry
-	drain   *entry // nil if it never began to drain
-	removal *entry // nil while it is live
-	ending  Ending
-	byClose bool   // released by the end of its session, not by an unlock or a cancel
-	missed  bool   // it was live when nobody looked: its end may have been missed
-	next    *entry // the next grant of the lock
-}
-
-// change is something that changed a lock, and the lock after it: an event, or what nobody saw between two events.
-type change struct {
-	*entry          // nil for what nobody saw
-	promoted bool   // a grant to a claim that had waited
-	before   *entry // of what nobody saw: the last event before
-	resumed  *entry // and the first one after
-	after    lockState
-}
-
-// lock is one lock while the log is replayed.
-type lock struct {
-	name    string
-	first   lockState
-	now     lockState
-	queue   []int64 // sessions of the claims known to wait, in order of arrival
-	mixed   bool    // a session had several claims in the queue and one was cancelled, which the event does not tell
-	broken  bool    // a rule was broken: the state means nothing any more
-	changes []change
-	live    *grant
-	last    *grant
-}
-
 // session is one session while the log is replayed.
 type session struct {
 	ended  *entry
@@ -47,60 +14,82 @@ type session struct {
 	claims int  // waiting and held
 }
 
+// hold names a hold as events about a forced release do. Readers of one session can share it.
+type hold struct {
+	name           string
+	session, token int64
+}
+
 // replay runs the log through the rules of the lock table.
 type replay struct {
 	*findings
 	forcedNow map[int64]struct{}
-	locks     map[string]*lock
-	names     []string // of locks, in order of appearance: nothing depends on the order of a map
+	handing   map[string]struct{}
+	claims    map[string]*claim
+	queues    map[string]*queue
+	names     []string // of queues, in order of appearance: nothing depends on the order of a map
 	sessions  map[int64]*session
-	grants    map[int64]*grant
-	ordered   []*grant
-	lastToken int64
+	granted   []*claim // in the order of grants
+	freed     map[hold]int
+	ends      map[string]int64 // revisions of ends of holds that were not forced
+	freedAt   map[string]int64 // and of ends of lock delays
+	mover     *claim           // its hold goes on to the claim that is granted next
 	// ending is the session whose end was the last event but for removals of what it had; they follow at once.
 	ending   *session
 	endingID int64
-	last     *entry  // the event before
-	freed    []*lock // they lost their holder in the last entry
-	blindTo  int64   // sessions up to this revision may have been opened unseen
-	// report's counts
-	lost, forced int
+	last     *entry   // the event before
+	touched  []*queue // in the last entry
+	blindTo  int64    // sessions up to this revision may have been opened unseen
+	tally    Tally
 }
 
-func newReplay(f *findings, forcedNow map[int64]struct{}) *replay {
-	return &replay{
-		findings: f, forcedNow: forcedNow,
-		locks: make(map[string]*lock), sessions: make(map[int64]*session), grants: make(map[int64]*grant),
+func newReplay(f *findings, h *History) *replay {
+	r := &replay{
+		findings: f, forcedNow: h.forcedNow, handing: h.handing, claims: make(map[string]*claim, len(h.claims)),
+		queues: make(map[string]*queue), sessions: make(map[int64]*session), freed: make(map[hold]int), ends: make(map[string]int64), freedAt: make(map[string]int64),
 	}
+	for id, c := range h.claims {
+		r.claims[id] = &claim{Claim: c}
+	}
+	return r
 }
 
 func (r *replay) run(l *logbook) {
 	for i := range l.entries {
-		e := &l.entries[i]
-		if e.unseen {
+		switch e := &l.entries[i]; e.Kind {
+		case watch.Freed:
+			r.freed[hold{e.Name, e.Session, e.Token}]++
+			r.freedAt[e.Note] = e.Rev
+		case watch.Released, watch.Expired:
+			r.ends[e.Note] = e.Rev
+		}
+	}
+	for i := 0; i < len(l.entries); {
+		if l.entries[i].unseen {
 			r.forget(l, i)
 		}
-		r.apply(e)
+		i += r.apply(l.entries[i:])
 	}
 }
 
 // forget gives up all that is known, because nobody saw what happened before entry i.
 func (r *replay) forget(l *logbook, i int) {
 	r.blindTo = l.entries[i].Rev - 1
-	r.ending, r.freed = nil, nil
+	r.ending, r.mover, r.touched = nil, nil, nil
 	clear(r.sessions)
 	for _, name := range r.names { // there are none yet before the first entry
-		k := r.locks[name]
-		if k.live != nil {
-			k.live.missed = true
+		q := r.queues[name]
+		for _, c := range q.claims {
+			c.phase, c.missed = hidden, true
 		}
-		k.queue, k.mixed, k.live, k.last = nil, false, nil, nil
-		k.now = k.now.unseen()
-		k.changes = append(k.changes, change{before: &l.entries[i-1], resumed: &l.entries[i], after: k.now})
+		q.forget()
+		q.changes = append(q.changes, change{before: &l.entries[i-1], resume: &l.entries[i], after: q.view()})
 	}
 }
 
-func (r *replay) apply(e *entry) {
+// apply takes in what comes next, and says how many entries that were: a claim on several names has an event for each.
+func (r *replay) apply(rest []entry) int {
+	e := &rest[0]
 	r.awaitRemovals(e)
 	r.awaitPromotions(e)
 	switch e.Kind {
@@ -108,26 +97,108 @@ func (r *replay) apply(e *entry) {
 		r.open(e)
 	case watch.SessionClosed, watch.SessionExpired:
 		r.end(e)
-	case watch.Queued, watch.Granted, watch.Draining:
-		r.claims(e)
-	case watch.Released, watch.Expired, watch.Forced, watch.Cancelled:
-		r.removes(e)
+	case watch.Resized:
+		r.resize(e)
+	case watch.Queued, watch.Granted, watch.Draining, watch.Released, watch.Expired, watch.Forced, watch.Cancelled, watch.ValueChanged, watch.Freed:
+		c := r.claimOf(e)
+		if c == nil {
+			return 1
+		}
+		group := r.group(c, rest)
+		r.follow(c, group, rest[len(group):])
+		return len(group)
 	}
+	return 1
 }
 
 func (r *replay) complain(check string, e *entry, problem string) {
 	r.add(check, "revision %d, %s: %s", e.Rev, describe(&e.Event), problem)
 }
 
-func (r *replay) lock(name string) *lock {
-	k := r.locks[name]
-	if k == nil {
-		k = &lock{name: name, now: freshLock(r.blindTo > 0)}
-		k.first = k.now
-		r.locks[name] = k
+// breaks reports a broken rule after which the state of the claim's names means nothing any more.
+func (r *replay) breaks(c *claim, check string, e *entry, problem string) {
+	r.complain(check, e, problem)
+	for _, name := range c.Names {
+		r.queue(name).broken = true
+	}
+}
+
+func (r *replay) queue(name string) *queue {
+	q := r.queues[name]
+	if q == nil {
+		q = newQueue(name, r.blindTo > 0)
+		r.queues[name] = q
 		r.names = append(r.names, name)
 	}
-	return k
+	return q
+}
+
+// claimOf is the claim that an event is about. Nil if that is not known, because of what nobody saw; what cannot be is reported.
+func (r *replay) claimOf(e *entry) *claim {
+	if byHold := e.Kind == watch.Draining || e.Kind == watch.Forced || e.Kind == watch.Freed && r.claims[e.Note] == nil; byHold {
+		return r.holderOf(e)
+	}
+	c := r.claims[e.Note]
+	if c == nil {
+		r.complain(AskedRule, e, "no call asked for such a claim")
+	}
+	return c
+}
+
+// holderOf is the hold that a forced release is about, whose event carries the reason instead of the note. Readers of one session who share a token begin to drain
+// in the order of the queue. Which of them ends first is not told; but not one that another event shows to end later. Until all the others have ended, who is left is not known.
+func (r *replay) holderOf(e *entry) *claim {
+	q := r.queue(e.Name)
+	fits := func(c *claim) bool { return c.phase == holding && !(r.ends[c.ID] > e.Rev) }
+	switch e.Kind {
+	case watch.Draining:
+		fits = func(c *claim) bool { return c.phase == holding && c.drain == nil }
+	case watch.Freed:
+		fits = func(c *claim) bool { return c.phase == barred }
+	}
+	var found *claim
+	alike := 0
+	for _, c := range q.claims {
+		if c.session != e.Session || c.token != e.Token || !fits(c) {
+			continue
+		}
+		alike++
+		if found == nil || found.drain == nil && c.drain != nil || r.freedSooner(c, found) {
+			found = c
+		}
+	}
+	q.unsure = e.Kind == watch.Forced && alike > 1
+	if found == nil && !q.holdersUnknown {
+		q.broken = true
+		r.complain(Exclusion, e, "there is no such hold")
+	}
+	return found
+}
+
+// freedSooner says that of two like holds the delay of the first one is over before that of the other, so it has begun.
+func (r *replay) freedSooner(c, d *claim) bool {
+	rev, known := r.freedAt[c.ID]
+	other, also := r.freedAt[d.ID]
+	return known && (!also || rev < other)
+}
+
+// group is the events of one step of a claim: one for each of its names, in its order, with one token, in one entry.
+func (r *replay) group(c *claim, rest []entry) []entry {
+	first, names := &rest[0], c.Names
+	if k := slices.Index(names, first.Name); first.unseen && k > 0 {
+		names = names[k:] // what came before was seen by nobody
+	}
+	for k, name := range names {
+		if k == len(rest) || k > 0 && rest[k].unseen {
+			return rest[:k] // the rest was seen by nobody
+		}
+		e := &rest[k]
+		if e.Name != name || e.Kind != first.Kind || e.Token != first.Token || e.Session != first.Session || e.Index != first.Index {
+			r.breaks(c, SetRule, first, fmt.Sprintf("it is about %q, and the step ends with %q", c.Names, rest[max(k-1, 0)].Name))
+			return rest[:max(k, 1)]
+		}
+	}
+	return rest[:len(names)]
 }
 
 // session is the session of an event that is not its opening. One that may have been opened while nobody looked is taken to be open.
@@ -179,177 +250,30 @@ func (r *replay) awaitRemovals(e *entry) {
 	r.ending = nil
 }
 
-// awaitPromotions looks for locks that were left free in an entry while claims wait for them, as soon as the next entry comes. A claim is on one lock,
-// so whoever removes its holder promotes the next at once.
+// awaitPromotions looks for claims that wait although they could be granted, as soon as the next entry comes: whoever makes room also promotes.
 func (r *replay) awaitPromotions(e *entry) {
 	if r.last != nil && r.last.Index != e.Index {
-		for _, k := range r.freed {
-			if k.now.between() && !k.broken {
-				k.broken = true
-				r.complain(QueueRule, r.last, fmt.Sprintf("with this entry nobody holds %q, but %d claims wait", k.name, k.now.waiting))
+		for _, q := range r.touched {
+			if c := q.firstWaiting(); c != nil && r.grantable(c) {
+				r.breaks(c, QueueRule, r.last, fmt.Sprintf("with this entry nothing is in the way of %q on %q, but it waits", c.ID, c.Names))
 			}
 		}
-		r.freed = r.freed[:0]
+		r.touched = r.touched[:0]
 	}
 	r.last = e
 }
 
-// claims takes in an event of a claim that lives on.
-func (r *replay) claims(e *entry) {
-	s, k := r.session(e), r.lock(e.Name)
-	if s.ended != nil {
-		r.complain(SessionRule, e, "the session has ended")
-	}
-	promoted := false
-	switch e.Kind {
-	case watch.Queued:
-		k.queue = append(k.queue, e.Session)
-		s.claims++
-	case watch.Granted:
-		if promoted = r.dequeue(k, e); !promoted {
-			s.claims++
-		}
-		r.grant(k, e)
-	case watch.Draining:
-		r.drain(k, e)
-	}
-	r.step(k, e, promoted)
+// grantable says that a claim that waits certainly could be granted on all its names.
+func (r *replay) grantable(c *claim) bool {
+	return !slices.ContainsFunc(c.Names, func(name string) bool {
+		q := r.queue(name)
+		return q.broken || !q.grantable(c)
+	})
 }
 
-// dequeue takes the claim of a grant out of the queue, if it waited.
-func (r *replay) dequeue(k *lock, e *entry) bool {
-	i := slices.Index(k.queue, e.Session)
-	if i < 0 {
-		return false // granted at once, or it began to wait while nobody looked
-	}
-	if i > 0 && !k.mixed && !k.now.blurred {
-		r.complain(QueueRule, e, "another session's claim came first")
-	}
-	r.remove(k, i)
-	return true
-}
-
-func (r *replay) remove(k *lock, i int) {
-	k.queue = slices.Delete(k.queue, i, i+1)
-	if len(k.queue) == 0 {
-		k.mixed = false
-	}
-}
-
-func (r *replay) grant(k *lock, e *entry) {
-	switch {
-	case e.Token != e.Rev:
-		r.complain(TokenRule, e, "a token is the revision of its grant")
-	case e.Token <= r.lastToken:
-		r.complain(TokenRule, e, "tokens do not rise")
-	}
-	r.lastToken = max(r.lastToken, e.Token)
-	if r.grants[e.Token] != nil {
-		r.complain(TokenRule, e, "the token was granted before")
-		return
-	}
-	g := &grant{entry: e}
-	if k.last != nil {
-		k.last.next = e
-	}
-	k.last, k.live = g, g
-	r.grants[e.Token] = g
-	r.ordered = append(r.ordered, g)
-}
-
-func (r *replay) drain(k *lock, e *entry) {
-	if g := k.live; g != nil && g.Token == e.Token {
-		if g.drain != nil {
-			r.complain(Exclusion, e, "it is being drained already")
-		}
-		g.drain = e
-	}
-}
-
-// removes takes in the end of a claim.
-func (r *replay) removes(e *entry) {
-	s, k := r.session(e), r.lock(e.Name)
-	s.claims--
-	r.checkReason(s, e)
-	if e.Kind == watch.Cancelled {
-		r.cancel(k, e)
-	} else {
-		r.release(k, e, s)
-	}
-	r.step(k, e, false)
-}
-
-// checkReason: a hold expires with its session and not otherwise, and what ends with a session ends in the same entry.
-func (r *replay) checkReason(s *session, e *entry) {
-	switch {
-	case s.ended != nil && s != r.ending:
-		r.complain(SessionRule, e, "the session has ended before")
-	case s.ended == nil && e.Kind == watch.Expired && !s.older:
-		r.complain(SessionRule, e, "the session has not expired")
-	case s.ended != nil && s.ended.Kind == watch.SessionExpired && e.Kind == watch.Released,
-		s.ended != nil && s.ended.Kind == watch.SessionClosed && e.Kind == watch.Expired:
-		r.complain(SessionRule, e, "the session ended otherwise: "+s.ended.Kind.String())
-	}
-}
-
-func (r *replay) cancel(k *lock, e *entry) {
-	i := slices.Index(k.queue, e.Session)
-	if i < 0 {
-		if !k.now.blurred && k.now.waiting > 0 {
-			r.complain(QueueRule, e, "no claim of the session waits")
-		}
-		return
-	}
-	if slices.Index(k.queue[i+1:], e.Session) >= 0 {
-		k.mixed = true
-	}
-	r.remove(k, i)
-}
-
-func (r *replay) release(k *lock, e *entry, s *session) {
-	switch e.Kind {
-	case watch.Expired:
-		r.lost++
-	case watch.Forced:
-		r.forced++
-	}
-	r.freed = append(r.freed, k)
-	g := k.live
-	k.live = nil
-	if g == nil || g.Token != e.Token {
-		return // told by step, unless nobody saw the grant
-	}
-	g.removal, g.byClose = e, s.ended != nil
-	g.ending = r.endingOf(g)
-	if g.Session != e.Session {
-		r.complain(SessionRule, e, "the hold was granted under another session")
-	}
-}
-
-// endingOf tells how a hold ended. Released by force in the middle of a drain is told from the end of the drain by the reason, or by what the
-// caller said.
-func (r *replay) endingOf(g *grant) Ending {
-	_, now := r.forcedNow[g.Token]
-	switch {
-	case g.removal.Kind == watch.Released:
-		return Released
-	case g.removal.Kind == watch.Expired:
-		return Expired
-	case g.drain == nil || now || g.drain.Note != g.removal.Note:
-		return Forced
-	}
-	return Drained
-}
-
-// step applies the rule of the lock and keeps the change.
-func (r *replay) step(k *lock, e *entry, promoted bool) {
-	next, check, problem := k.now.step(&e.Event, promoted)
-	if problem != "" {
-		k.broken = true
-		r.complain(check, e, problem)
-	}
-	if next != k.now {
-		k.now = next
-		k.changes = append(k.changes, change{entry: e, promoted: promoted, after: next})
-	}
+func (r *replay) resize(e *entry) {
+	q := r.queue(e.Name)
+	q.limit, q.fixed = e.Count, true
+	r.touched = append(r.touched, q)
+	r.tally.Resized++
 }

@@ -9,90 +9,40 @@ import (
 	"github.com/quorumlock/quorumlock/watch"
 )
 
-// record is one record of a history, as data, so that it can be changed before it is played.
-type record struct {
-	kind     kind
-	call     Call
-	token    int64 // or session
-	waiting  int
-	outcome  Outcome
-	at       time.Time
-	observer int
-	event    watch.Event
-}
-
-// play records a tape.
-func play(tape []record) *History {
-	h := New(epoch)
-	var watchers []*Observer
-	for _, r := range tape {
-		switch r.kind {
-		case kindObserver:
-			watchers = append(watchers, h.Observer(fmt.Sprint("n", r.observer)))
-		case kindEvent:
-			watchers[r.observer].Event(r.event, r.at)
-		case kindAcquired:
-			h.Acquired(r.call, r.token)
-		case kindRefused:
-			h.Refused(r.call, r.token)
-		case kindFailed:
-			h.Failed(r.call)
-		case kindUnlocked:
-			h.Unlocked(r.call, r.token, r.outcome)
-		case kindInspected:
-			h.Inspected(r.call, r.token, r.waiting)
-		case kindSessionOpened:
-			h.SessionOpened(r.call, r.token)
-		case kindSessionClosed:
-			h.SessionClosed(r.call, r.token, r.outcome)
-		case kindForcedNow:
-			h.ForcedNow(r.token)
-		case kindHeld:
-			h.Held(r.token, r.at)
-		case kindEnded:
-			h.Ended(r.token, r.at)
-		}
-	}
-	return h
-}
-
 // world is a sequential lock service with clients, made of chance: each command is applied at an instant, calls begin before and end after it, and
-// observers see it a while later. What it records is right by construction.
+// observers see it a while later. What it records is right by construction. Its rule of grants is as naive as can be, and shares nothing with the checker.
 type world struct {
 	rng      *rand.Rand
 	now      time.Time
 	rev      int64
 	index    uint64
+	serial   int
 	sessions []int64
-	locks    []*worldLock
+	claims   []*worldClaim // that wait, hold, or bar, in the order of their places
+	limit    int           // of the pool, 0 while nobody uses it
+	fixed    bool
 	shown    [3]time.Time // how far each observer is
 	tape     []record
 }
 
-type worldLock struct {
-	name  string
-	hold  *worldHold
-	queue []worldClaim
-}
-
 type worldClaim struct {
+	Claim
 	session int64
-	start   time.Time
+	token   int64
+	start   time.Time // of the call
+	given   time.Time // when its caller got it
+	holds   bool
+	barred  bool
+	drained bool
+	orphan  bool // its caller had given up
 }
 
-type worldHold struct {
-	token, session int64
-	given          time.Time // when its caller got it
-	orphan         bool      // its caller had given up
-	drained        bool
-}
+const poolLimit = 3
 
-// newWorld's locks are used less the later they come.
+var worldLocks = []string{"hot", "hot", "hot", "hot", "warm", "warm", "cool"} // some are used more than others
+
 func newWorld(seed uint64) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), now: ms(50), rev: 1_000_000, index: 7}
-	for _, name := range []string{"hot", "warm", "cool"} {
-		w.locks = append(w.locks, &worldLock{name: name})
-	}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), now: ms(50), rev: 1_000_000, index: 7, limit: poolLimit, fixed: false}
 	for i := range w.shown {
 		w.tape = append(w.tape, record{kind: kindObserver, observer: i})
 	}
@@ -123,15 +73,12 @@ func (w *world) around(lock string, notBefore time.Time) Call {
 
 func (w *world) note(r record) { w.tape = append(w.tape, r) }
 
-// emit shows an event to all observers, to each at its own time.
-func (w *world) emit(kind watch.Kind, lock string, token, session int64, note string) int64 {
+// tell shows an event to all observers, to each at its own time.
+func (w *world) tell(e watch.Event) int64 {
 	w.rev++
-	e := watch.Event{Rev: w.rev, Kind: kind, Name: lock, Token: token, Session: session, NodeID: "n", Index: w.index, Time: w.now, Note: note}
-	switch kind {
-	case watch.SessionOpened:
+	e.Rev, e.NodeID, e.Index, e.Time = w.rev, "n", w.index, w.now
+	if e.Kind == watch.SessionOpened {
 		e.Session = e.Rev
-	case watch.Granted:
-		e.Token = e.Rev
 	}
 	for i := range w.shown {
 		if at := w.now.Add(w.upTo(jitter)); at.After(w.shown[i]) {
@@ -140,6 +87,13 @@ func (w *world) emit(kind watch.Kind, lock string, token, session int64, note st
 		w.note(record{kind: kindEvent, observer: i, event: e, at: w.shown[i]})
 	}
 	return e.Rev
+}
+
+// emit tells of a claim on each of its names.
+func (w *world) emit(kind watch.Kind, c *worldClaim, note string) {
+	for _, name := range c.Names {
+		w.tell(watch.Event{Kind: kind, Name: name, Token: c.token, Session: c.session, Note: note, Mode: c.Mode, Count: c.Permits})
+	}
 }
 
 func (w *world) command() {
@@ -151,7 +105,6 @@ func (w *world) command() {
 		w.open()
 		return
 	}
-	lock := w.locks[[]int{0, 0, 0, 0, 0, 1, 1, 1, 2}[w.rng.IntN(9)]]
 	switch p := w.rng.IntN(100); {
 	case p < 2 && len(w.sessions) < 8:
 		w.open()
@@ -160,151 +113,211 @@ func (w *world) command() {
 	case p < 4:
 		w.end(watch.SessionClosed, watch.Released)
 	case p < 35:
-		w.claim(lock)
+		w.claim()
 	case p < 38:
-		w.cancel(lock)
+		w.cancel()
 	case p < 42:
-		w.force(lock)
-	case p < 60:
-		w.inspect(lock)
+		w.force()
+	case p < 44:
+		w.free()
+	case p < 48:
+		w.downgrade()
+	case p < 52:
+		w.receive()
+	case p < 55:
+		w.handOver()
+	case p < 57:
+		w.proclaim()
+	case p < 58:
+		w.resize()
+	case p < 72:
+		w.inspect()
 	default:
-		w.unlock(lock)
+		w.unlock()
 	}
 }
 
 func (w *world) open() {
-	id := w.emit(watch.SessionOpened, "", 0, 0, "")
+	id := w.tell(watch.Event{Kind: watch.SessionOpened})
 	w.sessions = append(w.sessions, id)
 	w.note(record{kind: kindSessionOpened, call: w.around("", epoch), token: id})
 }
 
-func (w *world) claim(l *worldLock) {
-	session := w.sessions[w.rng.IntN(len(w.sessions))]
-	c := w.around(l.name, epoch)
-	switch {
-	case l.hold == nil:
-		w.grant(l, worldClaim{session, c.Start})
-	case w.rng.IntN(3) == 0:
-		holder := l.hold.token
-		if w.rng.IntN(20) == 0 {
-			holder = 0
+// ask is a new claim of some session.
+func (w *world) ask(mode uint8, names ...string) *worldClaim {
+	w.serial++
+	c := &worldClaim{
+		Claim:   Claim{ID: fmt.Sprint("c", w.serial), Names: names, Mode: mode},
+		session: w.sessions[w.rng.IntN(len(w.sessions))], orphan: w.rng.IntN(10) == 0,
+	}
+	if w.rng.IntN(5) == 0 {
+		c.Delay = time.Duration(1+w.rng.IntN(20)) * time.Millisecond
+	}
+	if w.rng.IntN(5) == 0 {
+		c.MaxHold = time.Hour
+	}
+	return c
+}
+
+func (w *world) asked(c *worldClaim) { w.note(record{kind: kindAsks, claim: c.Claim}) }
+
+func (w *world) someClaim() *worldClaim {
+	name := worldLocks[w.rng.IntN(len(worldLocks))]
+	switch w.rng.IntN(6) {
+	case 0, 1:
+		return w.ask(shared, name)
+	case 2:
+		c := w.ask(permits, "pool")
+		c.Permits, c.Limit = 1+w.rng.IntN(min(2, w.limit)), w.limit
+		return c
+	case 3:
+		names := []string{"hot", "warm", "cool"}
+		w.rng.Shuffle(3, func(i, k int) { names[i], names[k] = names[k], names[i] })
+		return w.ask(exclusive, names[:2+w.rng.IntN(2)]...)
+	}
+	return w.ask(exclusive, name)
+}
+
+// on are the claims on a name.
+func (w *world) on(name string) (list []*worldClaim) {
+	for _, c := range w.claims {
+		if slices.Contains(c.Names, name) {
+			list = append(list, c)
 		}
-		w.note(record{kind: kindRefused, call: c, token: holder})
-	case len(l.queue) < 6:
-		l.queue = append(l.queue, worldClaim{session, c.Start})
-		w.emit(watch.Queued, l.name, 0, session, "")
 	}
+	return list
 }
 
-func (w *world) grant(l *worldLock, c worldClaim) {
-	l.hold = &worldHold{token: w.emit(watch.Granted, l.name, 0, c.session, ""), session: c.session, orphan: w.rng.IntN(10) == 0}
-	call := Call{Client: "c", Lock: l.name, Start: c.start, End: w.now.Add(w.upTo(jitter))}
-	l.hold.given = call.End
-	if l.hold.orphan {
-		w.note(record{kind: kindFailed, call: call})
-		return
+// blocked says that a claim cannot be granted; one that is not in the list yet stands behind all.
+func (w *world) blocked(c *worldClaim) bool {
+	for _, name := range c.Names {
+		used := 0
+		for _, d := range w.on(name) {
+			if d == c {
+				break
+			}
+			if !d.holds || c.Mode == exclusive || d.Mode == exclusive {
+				return true
+			}
+			used += d.Permits
+		}
+		if c.Mode == permits && used+c.Permits > w.limit {
+			return true
+		}
 	}
-	w.note(record{kind: kindAcquired, call: call, token: l.hold.token})
-	w.note(record{kind: kindHeld, token: l.hold.token, at: call.End})
+	return false
 }
 
-// pass promotes the next.
-func (w *world) pass(l *worldLock) {
-	l.hold = nil
-	if len(l.queue) > 0 {
-		c := l.queue[0]
-		l.queue = l.queue[1:]
-		w.grant(l, c)
-	}
-}
-
-func (w *world) unlock(l *worldLock) {
-	h := l.hold
-	if h == nil || h.given.After(w.now) {
-		return
-	}
-	c := w.around(l.name, h.given)
-	if !h.orphan {
-		w.note(record{kind: kindHeld, token: h.token, at: c.Start})
-		w.note(record{kind: kindEnded, token: h.token, at: c.Start})
-		o := []Outcome{Clean, Clean, Clean, Unknown, Lost}[w.rng.IntN(5)]
-		w.note(record{kind: kindUnlocked, call: c, token: h.token, outcome: o})
-	}
-	w.emit(watch.Released, l.name, h.token, h.session, "")
-	w.pass(l)
-}
-
-func (w *world) cancel(l *worldLock) {
-	if len(l.queue) == 0 {
-		return
-	}
-	i := w.rng.IntN(len(l.queue))
-	c := l.queue[i]
-	l.queue = slices.Delete(l.queue, i, i+1)
-	w.note(record{kind: kindFailed, call: Call{Client: "c", Lock: l.name, Start: c.start, End: w.now}})
-	w.emit(watch.Cancelled, l.name, 0, c.session, "")
-}
-
-func (w *world) force(l *worldLock) {
-	h := l.hold
+func (w *world) claim() {
+	c := w.someClaim()
+	w.asked(c)
+	call := w.around(c.lock(), epoch)
+	c.start = call.Start
 	switch {
-	case h == nil:
-	case !h.drained && w.rng.IntN(2) == 0:
-		h.drained = true
-		w.emit(watch.Draining, l.name, h.token, h.session, "stuck")
-	case h.drained && w.rng.IntN(2) == 0:
-		w.wait() // a drain takes longer than any call
-		w.emit(watch.Forced, l.name, h.token, h.session, "stuck")
-		w.pass(l)
-	default:
-		w.note(record{kind: kindForcedNow, token: h.token})
-		w.emit(watch.Forced, l.name, h.token, h.session, "stuck")
-		w.note(record{kind: kindHeld, token: h.token, at: w.now.Add(w.upTo(jitter))}) // the last to know
-		w.pass(l)
+	case !w.blocked(c):
+		w.claims = append(w.claims, c)
+		w.grant(c)
+	case w.rng.IntN(3) == 0:
+		w.refuse(c, call)
+	case len(w.claims) < 12:
+		w.claims = append(w.claims, c)
+		w.emit(watch.Queued, c, c.ID)
 	}
 }
 
-// wait lets all end that has begun.
-func (w *world) wait() {
-	w.now = w.now.Add(2 * jitter)
-	w.index++
+// lock is the one name of a claim, "" if there are several.
+func (c *worldClaim) lock() string {
+	if len(c.Names) > 1 {
+		return ""
+	}
+	return c.Names[0]
 }
 
-func (w *world) inspect(l *worldLock) {
-	r := record{kind: kindInspected, call: w.around(l.name, epoch), waiting: len(l.queue)}
-	if l.hold != nil {
-		r.token = l.hold.token
+func (w *world) refuse(c *worldClaim, call Call) {
+	r := record{kind: kindRefused, call: call, id: c.ID}
+	for _, name := range c.Names {
+		for _, d := range w.on(name) {
+			if d.holds && r.other == "" {
+				r.other = d.ID
+			}
+		}
+	}
+	if w.rng.IntN(20) == 0 {
+		r.other = ""
 	}
 	w.note(r)
 }
 
-// end ends a session with all it has, when no call under it is left that has not returned.
-func (w *world) end(kind, holds watch.Kind) {
-	i := w.rng.IntN(len(w.sessions))
-	id := w.sessions[i]
-	w.sessions = slices.Delete(w.sessions, i, i+1)
-	w.wait()
-	w.emit(kind, "", 0, id, "")
-	var free []*worldLock
-	for _, l := range w.locks {
-		for _, c := range l.queue {
-			if c.session == id {
-				w.emit(watch.Cancelled, l.name, 0, id, "")
-			}
-		}
-		l.queue = slices.DeleteFunc(l.queue, func(c worldClaim) bool { return c.session == id })
-		if h := l.hold; h != nil && h.session == id {
-			w.emit(holds, l.name, h.token, id, "")
-			free = append(free, l)
-			if !h.orphan {
-				w.note(record{kind: kindUnlocked, call: Call{Lock: l.name, Start: w.now.Add(time.Second), End: w.now.Add(time.Second)}, token: h.token, outcome: Lost})
+func (w *world) grant(c *worldClaim) {
+	c.holds, c.token = true, w.rev+1
+	if c.Mode == shared {
+		for _, d := range w.on(c.Names[0]) {
+			if d != c && d.holds {
+				c.token = d.token
 			}
 		}
 	}
-	for _, l := range free {
-		w.pass(l)
+	w.emit(watch.Granted, c, c.ID)
+	w.give(c)
+	if c.Mode == exclusive && len(c.Names) == 1 {
+		w.note(record{kind: kindLeads, id: "o", call: Call{Lock: c.lock()}, token: c.token, at: w.now.Add(jitter)})
 	}
-	if kind == watch.SessionClosed {
-		w.note(record{kind: kindSessionClosed, call: w.around("", epoch), token: id, outcome: Clean})
+}
+
+// give tells the caller.
+func (w *world) give(c *worldClaim) {
+	call := Call{Client: "c", Lock: c.lock(), Start: c.start, End: w.now.Add(w.upTo(jitter))}
+	c.given = call.End
+	if c.orphan {
+		w.note(record{kind: kindFailed, call: call, id: c.ID})
+		return
 	}
+	w.note(record{kind: kindAcquired, call: call, id: c.ID, token: c.visible()})
+	w.note(record{kind: kindHeld, id: c.ID, at: call.End})
+}
+
+func (c *worldClaim) visible() int64 {
+	if c.Mode == permits {
+		return 0
+	}
+	return c.token
+}
+
+// promote grants whatever can be.
+func (w *world) promote() {
+	for _, c := range slices.Clone(w.claims) {
+		if !c.holds && !w.blocked(c) {
+			w.grant(c)
+		}
+	}
+	if len(w.on("pool")) == 0 && !w.fixed {
+		w.limit = 1 + w.rng.IntN(4)
+	}
+}
+
+func (w *world) remove(c *worldClaim) {
+	w.claims = slices.DeleteFunc(w.claims, func(d *worldClaim) bool { return d == c })
+}
+
+// some is a claim that is fit, nil if none is.
+func (w *world) some(fit func(c *worldClaim) bool) *worldClaim {
+	var list []*worldClaim
+	for _, c := range w.claims {
+		if fit(c) {
+			list = append(list, c)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list[w.rng.IntN(len(list))]
+}
+
+// settled is a hold whose caller has it.
+func (w *world) settled(c *worldClaim) bool { return c.holds && !c.barred && !c.given.After(w.now) }
+
+// stops records that the owner of a hold gives it up.
+func (w *world) stops(c *worldClaim, at time.Time) {
+	w.note(record{kind: kindHeld, id: c.ID, at: at})
+	w.note(record{kind: kindEnded, id: c.ID, at: at})
 }
