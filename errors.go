@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/internal/commit"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/router"
@@ -40,9 +41,9 @@ var (
 	// hold may recover, so Done stays open. Treat it as not held.
 	ErrUnsure = errors.New("unsure whether the lock is held")
 	// ErrStaleToken: a fenced resource has accepted a higher token than this one. The error is a *StaleTokenError.
-	ErrStaleToken = errors.New("stale fencing token")
+	ErrStaleToken = fence.ErrStaleToken
 	// ErrInvalid: an argument or a configuration field breaks a rule. The error is a *FieldError, or several joined.
-	ErrInvalid = errors.New("invalid")
+	ErrInvalid = fence.ErrInvalid
 	// ErrFailed: the node itself cannot go on (Node.Err tells why); its host and the cluster do.
 	ErrFailed = errors.New("node failed")
 	// ErrDiverged: the node's copy of the replicated state is not the one that the other members have, so nothing that it says can be relied on. It has
@@ -51,42 +52,7 @@ var (
 )
 
 // FieldError names the argument or the configuration field that breaks a rule. It matches ErrInvalid.
-type FieldError struct {
-	Field   string
-	Value   any // nil where it would be noise or secret
-	Problem string
-
-	cause error // what a layer below found, told in Problem
-}
-
-func (e *FieldError) Error() string {
-	if e.Value == nil {
-		return fmt.Sprintf("%s: %s", e.Field, e.Problem)
-	}
-	return fmt.Sprintf("%s %s: %s", e.Field, shown(e.Value), e.Problem)
-}
-
-// shown keeps a hostile or huge value from flooding a log.
-func shown(v any) string {
-	var text string
-	switch v.(type) {
-	case string, []string:
-		text = fmt.Sprintf("%q", v)
-	default:
-		text = fmt.Sprint(v)
-	}
-	const most = 80
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
-}
-
-// Unwrap gives what the operating system or a layer below said, if it was asked.
-func (e *FieldError) Unwrap() error { return e.cause }
-
-// Is reports whether target is ErrInvalid.
-func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+type FieldError = fence.FieldError
 
 // Holder tells who holds a lock, for people. Since is the leader's wall clock at the grant and must not be reckoned with.
 type Holder struct {
@@ -366,18 +332,7 @@ func (e *SnapshotError) Error() string {
 }
 
 // StaleTokenError is a write that a fenced resource refused. It matches ErrStaleToken.
-type StaleTokenError struct {
-	Resource string
-	Token    Token // the one refused
-	Highest  Token // the highest accepted before
-}
-
-func (e *StaleTokenError) Error() string {
-	return fmt.Sprintf("%s: token %v is stale: %v has been accepted", e.Resource, e.Token, e.Highest)
-}
-
-// Is reports whether target is ErrStaleToken.
-func (e *StaleTokenError) Is(target error) bool { return target == ErrStaleToken }
+type StaleTokenError = fence.StaleTokenError
 
 // failure turns what the inner packages return into this package's errors: no raw error of the consensus library, and none of an
 // internal package, leaves otherwise. A nil error stays nil.

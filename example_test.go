@@ -25,7 +25,7 @@ func ExampleMutex_Do() {
 	var ledger quorumlock.Guard // stands for a database that checks tokens
 
 	err := quorumlock.NewMutex(node, "job-x").Do(context.Background(), func(ctx context.Context, t quorumlock.Token) error {
-		return ledger.Do("ledger", t, func() error {
+		return ledger.Do(ctx, "ledger", func(context.Context) error {
 			fmt.Println("written under the lock")
 			return nil
 		})
@@ -89,16 +89,4 @@ func ExampleNode_Inspect() {
 	fmt.Println(len(info.Holders), "holder,", info.Waiting, "waiting, same token:", info.Holders[0].Token == hold.Token())
 	// Output:
 	// 1 holder, 0 waiting, same token: true
-}
-
-func ExampleGuard() {
-	var ledger quorumlock.Guard
-	append := func(t quorumlock.Token) error { return ledger.Do("ledger", t, func() error { return nil }) }
-	fmt.Println(append(41))
-	fmt.Println(append(42))
-	fmt.Println(append(41))
-	// Output:
-	// <nil>
-	// <nil>
-	// ledger: token 41 is stale: 42 has been accepted
 }

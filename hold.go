@@ -115,9 +115,10 @@ func (h *Hold) Jeopardy() <-chan struct{} {
 	return h.warn
 }
 
-// Context gives a context that ends when the hold does, with the cause Err; or when parent ends. Call cancel when done with it.
+// Context gives a context that ends when the hold does, with the cause Err; or when parent ends. Call cancel when done with it. It carries the grant to
+// the checkers of package fence.
 func (h *Hold) Context(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
+	ctx, cancel := context.WithCancelCause(h.granted(parent))
 	s := h.session()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -238,11 +238,11 @@ func (n *Node) startGossip() error {
 func addressError(err error) error {
 	var addr *transport.AddrError
 	if errors.As(err, &addr) {
-		return &FieldError{Field: "Config." + addr.Option, Value: addr.Addr, Problem: addr.Err.Error(), cause: err}
+		return &FieldError{Field: "Config." + addr.Option, Value: addr.Addr, Problem: addr.Err.Error(), Err: err}
 	}
 	var plain *transport.PlaintextError
 	if errors.As(err, &plain) {
-		return &FieldError{Field: "Config.AllowPlaintext", Problem: plain.Error(), cause: err}
+		return &FieldError{Field: "Config.AllowPlaintext", Problem: plain.Error(), Err: err}
 	}
 	return err
 }
@@ -252,7 +252,7 @@ func directoryError(err error) error {
 	if errors.As(err, new(*store.CondemnedError)) {
 		cause = fmt.Errorf("%w: %w", ErrDiverged, err)
 	}
-	return &FieldError{Field: "Config.Dir", Problem: err.Error(), cause: cause}
+	return &FieldError{Field: "Config.Dir", Problem: err.Error(), Err: cause}
 }
 
 // ID is the server id: random, made with the data directory (or at each start without one), never reused.

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/fence"
 )
 
 // The header and fields of an append.
@@ -40,7 +41,7 @@ var errOutOfOrder = errors.New("write out of order")
 // ledger is a fenced resource: it refuses a write whose token is lower than one it has accepted. It lives in memory, which is why
 // an in-memory guard is enough; a ledger in a database must judge and write in one transaction there.
 type ledger struct {
-	guard quorumlock.Guard
+	guard fence.Guard
 
 	mu      sync.Mutex
 	entries []entry
@@ -54,7 +55,8 @@ func newLedger() *ledger { return &ledger{changed: make(chan struct{})} }
 // append adds a write, or refuses it with a *StaleTokenError.
 func (l *ledger) append(t quorumlock.Token, instance string, seq int) (int, error) {
 	var index int
-	err := l.guard.Do("ledger", t, func() error {
+	ctx := fence.NewContext(context.Background(), fence.Grant{Cluster: "leader-example", Lock: electionName, Token: t})
+	err := l.guard.Do(ctx, "ledger", func(context.Context) error {
 		var err error
 		index, err = l.add(entry{Token: t, Instance: instance, Seq: seq})
 		return err

@@ -16,8 +16,8 @@ import (
 func TestSuspendedHolderKnowsOnWaking(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const sleep = time.Minute
-		var fence quorumlock.Guard
-		write := func(h *quorumlock.Hold) error { return fence.Check("row", h.Token()) }
+		var guard quorumlock.Guard
+		write := func(h *quorumlock.Hold) error { return claim(&guard, "row", h.Token()) }
 		c := quorumlocktest.New(t, 3)
 		a := others(c, c.Leader())[0]
 		old := lockIn(t, c.Node(a), "k", time.Second)

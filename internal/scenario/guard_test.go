@@ -1,20 +1,32 @@
 package scenario_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
+
+// under gives a context that shows a fence the grant of lock "k" with a token, as the contexts of its hold do; unlike those it lives on when the hold is lost.
+func under(token quorumlock.Token) context.Context {
+	return fence.NewContext(context.Background(), fence.Grant{Cluster: "test", Lock: "k", Token: token})
+}
+
+// claim makes a resource refuse all tokens lower than this one.
+func claim(g *quorumlock.Guard, resource string, token quorumlock.Token) error {
+	return fence.Claim(under(token), g, resource)
+}
 
 // journal is a resource that notes the token of each write. Its writers are kept apart by who calls it, if anybody does.
 type journal struct{ written []quorumlock.Token }
 
-func (l *journal) write(token quorumlock.Token) func() error {
-	return func() error {
+func (l *journal) write(token quorumlock.Token) func(context.Context) error {
+	return func(context.Context) error {
 		l.written = append(l.written, token)
 		return nil
 	}
@@ -49,9 +61,9 @@ func stopHolder(t *testing.T, c *quorumlocktest.Cluster, a, b int) (stopped, nex
 func TestStoppedHolderWritesNothing(t *testing.T) {
 	for name, begin := range map[string]func(g *quorumlock.Guard, l *journal, token quorumlock.Token) error{
 		"successor wrote": func(g *quorumlock.Guard, l *journal, token quorumlock.Token) error {
-			return g.Do("r", token, l.write(token))
+			return g.Do(under(token), "r", l.write(token))
 		},
-		"successor claimed": func(g *quorumlock.Guard, _ *journal, token quorumlock.Token) error { return g.Check("r", token) },
+		"successor claimed": func(g *quorumlock.Guard, _ *journal, token quorumlock.Token) error { return claim(g, "r", token) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -66,7 +78,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 				before := len(l.written)
 				for _, which := range []string{"interrupted", "queued"} {
 					var stale *quorumlock.StaleTokenError
-					err := guard.Do("r", a.Token(), l.write(a.Token()))
+					err := guard.Do(under(a.Token()), "r", l.write(a.Token()))
 					if !errors.As(err, &stale) || stale.Token != a.Token() || stale.Highest != b.Token() {
 						t.Errorf("the %s write: %v", which, err)
 					}
@@ -74,7 +86,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 				if err := a.Err(); !errors.Is(err, quorumlock.ErrLost) {
 					t.Errorf("the stopped holder is told %v", err)
 				}
-				if err := guard.Do("r", b.Token(), l.write(b.Token())); err != nil {
+				if err := guard.Do(under(b.Token()), "r", l.write(b.Token())); err != nil {
 					t.Errorf("the successor: %v", err)
 				}
 				if len(l.written) != before+1 {
@@ -99,10 +111,10 @@ func TestWriteThatWasStoppedInTheMiddleComesFirst(t *testing.T) {
 		inside, goOn := make(chan struct{}), make(chan struct{})
 		wrote := make(chan error, 2)
 		go func() {
-			wrote <- guard.Do("r", a.Token(), func() error {
+			wrote <- guard.Do(under(a.Token()), "r", func(ctx context.Context) error {
 				close(inside)
 				<-goOn
-				return l.write(a.Token())()
+				return l.write(a.Token())(ctx)
 			})
 		}()
 		<-inside
@@ -112,7 +124,7 @@ func TestWriteThatWasStoppedInTheMiddleComesFirst(t *testing.T) {
 		if err := a.Err(); !errors.Is(err, quorumlock.ErrLost) {
 			t.Fatalf("the holder in the middle of its write: %v; the fault did not bite", err)
 		}
-		go func() { wrote <- guard.Do("r", b.Token(), l.write(b.Token())) }()
+		go func() { wrote <- guard.Do(under(b.Token()), "r", l.write(b.Token())) }()
 		for range 1000 { // fake time stands still while the successor waits in the guard
 			runtime.Gosched()
 		}
@@ -125,7 +137,7 @@ func TestWriteThatWasStoppedInTheMiddleComesFirst(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := guard.Do("r", a.Token(), l.write(a.Token())); !errors.Is(err, quorumlock.ErrStaleToken) {
+		if err := guard.Do(under(a.Token()), "r", l.write(a.Token())); !errors.Is(err, quorumlock.ErrStaleToken) {
 			t.Errorf("the next write of the old holder: %v", err)
 		}
 		l.is(t, a.Token(), b.Token())
@@ -145,11 +157,11 @@ func TestCheckApartFromTheWriteLosesAnUpdate(t *testing.T) {
 		var l journal
 		apart := func(token quorumlock.Token, stopped func()) {
 			t.Helper()
-			if err := guard.Check("r", token); err != nil {
+			if err := claim(&guard, "r", token); err != nil {
 				t.Error(err)
 			}
 			stopped()
-			_ = l.write(token)()
+			_ = l.write(token)(context.Background())
 		}
 		var b *quorumlock.Hold
 		apart(a.Token(), func() {

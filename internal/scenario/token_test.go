@@ -86,7 +86,7 @@ func TestTokensRiseOverTheTotalLossOfACluster(t *testing.T) {
 		grantMany(t, c.Node(0), "k", 100)
 		held := lockIn(t, c.Node(1), "k", time.Second)
 		var resource quorumlock.Guard
-		if err := resource.Check("k", held.Token()); err != nil {
+		if err := claim(&resource, "k", held.Token()); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 3 {
@@ -101,10 +101,10 @@ func TestTokensRiseOverTheTotalLossOfACluster(t *testing.T) {
 		}
 		next := lockIn(t, c.Node(2), "k", time.Second)
 		follows(t, held, next)
-		if err := resource.Check("k", next.Token()); err != nil {
+		if err := claim(&resource, "k", next.Token()); err != nil {
 			t.Errorf("the new cluster's holder: %v", err)
 		}
-		if err := resource.Check("k", held.Token()); !errors.Is(err, quorumlock.ErrStaleToken) {
+		if err := claim(&resource, "k", held.Token()); !errors.Is(err, quorumlock.ErrStaleToken) {
 			t.Errorf("the lost cluster's holder: %v", err)
 		}
 		unlock(t, next)

@@ -52,7 +52,7 @@ func TestTransferBetweenNodes(t *testing.T) {
 		c := quorumlocktest.New(t, 3)
 		_, f := roles(c)
 		var guard quorumlock.Guard
-		write := func(token quorumlock.Token) error { return guard.Do("r", token, func() error { return nil }) }
+		write := func(token quorumlock.Token) error { return claim(&guard, "r", token) }
 		first := asked(t, quorumlock.NewMutex(c.Node(f[0]), "k", quorumlock.Note("first")).Lock).granted(time.Second)
 		rival := waitQueued(t, c, c.Node(f[1]), "k", 1)
 		owners := []quorumlock.Owner{c.Node(f[1]), openSession(t, c.Node(f[1])), c.Node(c.Leader()), c.Node(f[0]), c.Node(f[0])}

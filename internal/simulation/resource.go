@@ -1,17 +1,19 @@
 package simulation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/fence"
 )
 
 // resource is what the locks protect: for each a counter that is read, and written back one higher a while later. One copy stands behind the fence; the other
 // is written by whoever thinks that it holds the lock.
 type resource struct {
-	fence quorumlock.Guard
+	fence fence.Guard
 
 	mu       sync.Mutex
 	fenced   map[string]int
@@ -66,7 +68,8 @@ func (r *resource) write(name string, token quorumlock.Token, seen snapshot) err
 
 // guarded runs f behind the fence.
 func (r *resource) guarded(name string, token quorumlock.Token, f func() error) error {
-	err := r.fence.Do(name, token, func() error {
+	ctx := fence.NewContext(context.Background(), fence.Grant{Cluster: "simulated", Lock: name, Token: token})
+	err := r.fence.Do(ctx, name, func(context.Context) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return f()
