@@ -17,7 +17,7 @@ type Guard struct {
 
 // MaxGuarded is the most resources one Guard remembers. Forgetting one would let a stale holder in, so a Guard that is full refuses new
 // resources with ErrFull instead.
-const MaxGuarded = 1 << 20
+const MaxGuarded = 1 << 18
 
 type guarded struct {
 	turn chan struct{} // holds one element while a write runs: judging and writing are one step
