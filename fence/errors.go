@@ -15,6 +15,8 @@ var (
 	ErrNoGrant = errors.New("no grant in the context")
 	// ErrFull: a Guard remembers as many resources as it may.
 	ErrFull = errors.New("the guard remembers as many resources as it may")
+	// ErrUnknownOutcome: the write was under way when its answer was lost, so it may have taken effect or may yet. Repeat it only if doing it twice does no harm.
+	ErrUnknownOutcome = errors.New("outcome of the write unknown")
 	// ErrInvalid: an argument breaks a rule. The error is a *FieldError, or several joined.
 	ErrInvalid = errors.New("invalid")
 )

@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -82,6 +83,12 @@ type grantsKey struct{}
 // Contexts of a hold carry its grants already; NewContext is for grants that came over a wire of one's own.
 func NewContext(ctx context.Context, grants ...Grant) context.Context {
 	return context.WithValue(ctx, grantsKey{}, grants)
+}
+
+// Grants gives all grants that ctx carries, for those who pass them on over a wire. Checkers ask FromContext.
+func Grants(ctx context.Context) []Grant {
+	grants, _ := ctx.Value(grantsKey{}).([]Grant)
+	return slices.Clone(grants)
 }
 
 // FromContext gives the grant that ctx carries for a resource. Among several, those of a MultiMutex, it is the one whose lock has the resource's

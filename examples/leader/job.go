@@ -25,8 +25,9 @@ func (s *instance) lead(ctx context.Context, l *quorumlock.Leadership) error {
 	for seq := 1; ctx.Err() == nil; seq++ {
 		prepare()
 		// The write has a deadline of its own. Broken off half way because leadership ends, it would leave nobody
-		// knowing whether it took place; and whether it may is not this process's to judge any more.
-		err := s.ledger.append(context.WithoutCancel(ctx), t, seq)
+		// knowing whether it took place; and whether it may is not this process's to judge any more. The grant is in ctx
+		// all the same, and goes with the request.
+		err := s.ledger.append(context.WithoutCancel(ctx), seq)
 		s.results.add(t, err)
 		if err != nil {
 			return err

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"strconv"
 	"sync"
 
 	"github.com/quorumlock/quorumlock"
 	"github.com/quorumlock/quorumlock/fence"
 )
 
-// The header and fields of an append.
+// The ledger as a fenced resource, and the fields of an append; the grant is in the header.
 const (
-	tokenHeader   = "Fencing-Token"
+	resource      = "ledger"
 	fieldInstance = "instance"
 	fieldSeq      = "seq"
 )
@@ -52,20 +50,25 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{changed: make(chan struct{})} }
 
-// append adds a write, or refuses it with a *StaleTokenError.
+// append adds a write, or refuses it with a *StaleTokenError. It is for who writes in this process; others use ServeHTTP.
 func (l *ledger) append(t quorumlock.Token, instance string, seq int) (int, error) {
 	var index int
 	ctx := fence.NewContext(context.Background(), fence.Grant{Cluster: "leader-example", Lock: electionName, Token: t})
-	err := l.guard.Do(ctx, "ledger", func(context.Context) error {
+	err := l.guard.Do(ctx, resource, func(context.Context) error {
 		var err error
 		index, err = l.add(entry{Token: t, Instance: instance, Seq: seq})
 		return err
 	})
+	l.note(err, instance, seq)
+	return index, err
+}
+
+// note keeps what the guard refused.
+func (l *ledger) note(err error, instance string, seq int) {
 	var stale *quorumlock.StaleTokenError
 	if errors.As(err, &stale) {
-		l.refuse(refusal{Token: t, Highest: stale.Highest, Instance: instance, Seq: seq})
+		l.refuse(refusal{Token: stale.Token, Highest: stale.Highest, Instance: instance, Seq: seq})
 	}
-	return index, err
 }
 
 // add checks what a correct leader cannot get wrong: its term's writes follow each other, and nobody else has its token.
@@ -177,44 +180,4 @@ func (v ledgerView) refusals(t quorumlock.Token) int {
 		}
 	}
 	return n
-}
-
-// ServeHTTP answers POST /append, and GET / with what the ledger has.
-func (l *ledger) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	switch {
-	case r.URL.Path == "/append" && r.Method == http.MethodPost:
-		l.serveAppend(rw, r)
-	case r.URL.Path == "/" && r.Method == http.MethodGet:
-		v := l.view()
-		refused := append([]refusal{}, v.refused...)
-		writeJSON(rw, http.StatusOK, map[string]any{"terms": v.terms(), "refused": refused})
-	default:
-		http.NotFound(rw, r)
-	}
-}
-
-func (l *ledger) serveAppend(rw http.ResponseWriter, r *http.Request) {
-	t, err := quorumlock.ParseToken(r.Header.Get(tokenHeader))
-	if err != nil {
-		http.Error(rw, tokenHeader+": "+err.Error(), http.StatusBadRequest)
-		return
-	}
-	r.Body = http.MaxBytesReader(rw, r.Body, 4<<10)
-	instance, seq := r.PostFormValue(fieldInstance), r.PostFormValue(fieldSeq)
-	n, err := strconv.Atoi(seq)
-	if err != nil || instance == "" {
-		problem := fmt.Sprintf("%s %q, %s %q: a name and a number are needed", fieldInstance, instance, fieldSeq, seq)
-		http.Error(rw, problem, http.StatusBadRequest)
-		return
-	}
-	index, err := l.append(t, instance, n)
-	var stale *quorumlock.StaleTokenError
-	switch {
-	case errors.As(err, &stale):
-		writeJSON(rw, http.StatusPreconditionFailed, map[string]any{"highest": stale.Highest})
-	case err != nil:
-		http.Error(rw, err.Error(), http.StatusConflict)
-	default:
-		writeJSON(rw, http.StatusOK, map[string]any{"index": index})
-	}
 }

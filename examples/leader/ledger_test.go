@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/httpfence"
 )
 
 // write is one call of append and what it must come to.
@@ -142,25 +144,27 @@ func TestLedgerClient(t *testing.T) {
 	server := httptest.NewServer(l)
 	defer server.Close()
 	a, b := newLedgerClient(server.URL+"/", "web 1&x=y"), newLedgerClient(server.URL, "b")
-	ctx := t.Context()
-	if err := a.append(ctx, 5, 1); err != nil {
+	held := func(token quorumlock.Token) context.Context {
+		return fence.NewContext(t.Context(), fence.Grant{Cluster: "leader-example", Lock: electionName, Token: token})
+	}
+	if err := a.append(held(5), 1); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.view().last().Instance; got != "web 1&x=y" {
 		t.Errorf("instance arrived as %q", got)
 	}
-	if err := b.append(ctx, 7, 1); err != nil {
+	if err := b.append(held(7), 1); err != nil {
 		t.Fatal(err)
 	}
 	var stale *quorumlock.StaleTokenError
-	if err := a.append(ctx, 5, 2); !errors.As(err, &stale) || stale.Token != 5 || stale.Highest != 7 {
+	if err := a.append(held(5), 2); !errors.As(err, &stale) || stale.Token != 5 || stale.Highest != 7 {
 		t.Errorf("late write: %v", err)
 	}
-	if err := b.append(ctx, 7, 3); err == nil || errors.Is(err, quorumlock.ErrStaleToken) || !strings.Contains(err.Error(), errOutOfOrder.Error()) {
+	if err := b.append(held(7), 3); err == nil || errors.Is(err, quorumlock.ErrStaleToken) || !strings.Contains(err.Error(), errOutOfOrder.Error()) {
 		t.Errorf("gap: %v", err)
 	}
 	server.Close()
-	if err := b.append(ctx, 7, 2); err == nil || errors.Is(err, quorumlock.ErrStaleToken) {
+	if err := b.append(held(7), 2); err == nil || errors.Is(err, quorumlock.ErrStaleToken) {
 		t.Errorf("ledger gone: %v", err)
 	}
 }
@@ -188,7 +192,7 @@ func TestLedgerServesOnlyWhatItKnows(t *testing.T) {
 			l := newLedger()
 			r := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
 			r.Header.Set("Content-Type", form)
-			r.Header.Set(tokenHeader, c.token)
+			r.Header.Set(httpfence.Header, "cluster=leader-example;lock="+electionName+";token="+c.token)
 			rw := httptest.NewRecorder()
 			l.ServeHTTP(rw, r)
 			if rw.Code != c.want {

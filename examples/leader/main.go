@@ -15,7 +15,7 @@
 //	leader -addr 10.0.0.1:7000 -join 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000 -dir /var/lib/leader \
 //		-http 10.0.0.1:8000 -ledger http://10.0.0.9:9000 -allow-plaintext
 //
-// The files to copy from are service.go, the instance, and job.go, what the leader does. ledger.go is a resource that checks
+// The files to copy from are service.go, the instance, and job.go, what the leader does. ledger.go and ledger_web.go are a resource that checks
 // tokens. The rest directs the demonstration.
 package main
 

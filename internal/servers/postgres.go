@@ -42,9 +42,30 @@ func (p *PostgresServer) Restart(ctx context.Context, settings ...string) error 
 }
 
 // DSN is the URL of a database of the server, without TLS.
-func (p *PostgresServer) DSN(database string) string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword("postgres", p.password), Host: p.Addr, Path: database, RawQuery: "sslmode=disable"}
+func (p *PostgresServer) DSN(database string) string { return p.DSNAt(p.Addr, database) }
+
+// DSNAt is the same by way of another address, that of a pooler or a proxy.
+func (p *PostgresServer) DSNAt(addr, database string) string {
+	u := url.URL{Scheme: "postgres", User: url.UserPassword("postgres", p.password), Host: addr, Path: database, RawQuery: "sslmode=disable"}
 	return u.String()
+}
+
+// Replica makes a copy of the server in dir, which must be empty or not there, and starts it as a standby that follows by streaming replication. SELECT pg_promote() makes it a server of
+// its own.
+func (p *PostgresServer) Replica(ctx context.Context, dir string, settings ...string) (*PostgresServer, error) {
+	r := &PostgresServer{dir: dir, password: p.password}
+	as, err := r.own(dir)
+	if err != nil {
+		return nil, err
+	}
+	copying, err := r.command(ctx, as, "pg_basebackup", "-D", dir, "-d", p.DSN("postgres"), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	if err != nil {
+		return nil, err
+	}
+	if text, err := copying.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("pg_basebackup: %w: %s", err, text)
+	}
+	return r, r.start(ctx, settings)
 }
 
 func (p *PostgresServer) initialize(ctx context.Context) error {
@@ -91,14 +112,25 @@ func (p *PostgresServer) start(ctx context.Context, settings []string) error {
 	if err != nil {
 		return err
 	}
-	p.Server, err = run(ctx, cmd, addr, syscall.SIGINT, func(ctx context.Context) error { // SIGINT: end without waiting for clients
-		ready, err := p.command(ctx, as, "pg_isready", "-q", "-h", "127.0.0.1", "-p", port)
-		if err != nil {
-			return err
-		}
-		return ready.Run()
-	})
+	p.Server, err = run(ctx, cmd, addr, syscall.SIGINT, func(ctx context.Context) error { return p.ready(ctx, addr) }) // SIGINT: end without waiting for clients
 	return err
+}
+
+// ready asks what listens on addr whether it accepts connections.
+func (p *PostgresServer) ready(ctx context.Context, addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	as, err := p.own(p.dir)
+	if err != nil {
+		return err
+	}
+	asking, err := p.command(ctx, as, "pg_isready", "-q", "-h", host, "-p", port)
+	if err != nil {
+		return err
+	}
+	return asking.Run()
 }
 
 // command runs a program of PostgreSQL as the user given, in a directory that this user may be in.

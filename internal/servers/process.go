@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,7 +26,7 @@ const (
 	probeBound = 500 * time.Millisecond // of one question whether it is ready
 )
 
-// Server is a process that answers on an address of its own. It leads a process group, to which signals go, so they reach its children too.
+// Server is a process that answers on an address of its own. Signals go to its process group and to its children.
 type Server struct {
 	Addr string // host:port on loopback
 
@@ -131,13 +133,38 @@ func (s *Server) Freeze() error { return s.signal(syscall.SIGSTOP) }
 // Thaw lets a frozen server go on.
 func (s *Server) Thaw() error { return s.signal(syscall.SIGCONT) }
 
-// signal goes to the whole group. That its leader has ended is no reason not to: children may live on.
+// signal goes to the whole group. That its leader has ended is no reason not to: children may live on. PostgreSQL's lead groups of their own and get it too, first and
+// while the leader is stopped, so that it starts no more of them.
 func (s *Server) signal(sig syscall.Signal) error {
+	if sig != syscall.SIGCONT {
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGSTOP)
+	}
+	for _, pid := range children(s.cmd.Process.Pid) {
+		_ = syscall.Kill(pid, sig) // it may have ended
+	}
 	err := syscall.Kill(-s.cmd.Process.Pid, sig)
 	if errors.Is(err, syscall.ESRCH) {
 		return nil
 	}
 	return err
+}
+
+// children are the processes that pid has started, where the system tells (Linux).
+func children(pid int) (list []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, stat := range stats {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			continue // it has ended
+		}
+		// "id (name) state parent ...", and a name may hold anything
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+		if err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			list = append(list, child)
+		}
+	}
+	return list
 }
 
 // tail keeps the end of what is written to it.

@@ -20,7 +20,7 @@ const Required = "QUORUMLOCK_SERVERS_REQUIRED"
 func Redis(t testing.TB, settings ...string) *servers.Server {
 	t.Helper()
 	s, err := servers.Redis(context.Background(), t.TempDir(), settings...)
-	need(t, err)
+	Need(t, err)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -29,8 +29,26 @@ func Redis(t testing.TB, settings ...string) *servers.Server {
 func Postgres(t testing.TB, settings ...string) *servers.PostgresServer {
 	t.Helper()
 	s, err := servers.Postgres(context.Background(), filepath.Join(reachable(t), "data"), settings...)
-	need(t, err)
+	Need(t, err)
 	t.Cleanup(func() { s.Stop() })
+	return s
+}
+
+// Replica starts a standby of p that ends with the test.
+func Replica(t testing.TB, p *servers.PostgresServer, settings ...string) *servers.PostgresServer {
+	t.Helper()
+	s, err := p.Replica(context.Background(), filepath.Join(reachable(t), "data"), settings...)
+	Need(t, err)
+	t.Cleanup(func() { s.Stop() })
+	return s
+}
+
+// PgBouncer starts a pooler in front of p that ends with the test.
+func PgBouncer(t testing.TB, p *servers.PostgresServer, settings ...string) *servers.PgBouncerServer {
+	t.Helper()
+	s, err := servers.PgBouncer(context.Background(), filepath.Join(reachable(t), "pooler"), p, settings...)
+	Need(t, err)
+	t.Cleanup(s.Stop)
 	return s
 }
 
@@ -48,7 +66,8 @@ func reachable(t testing.TB) string {
 	return dir
 }
 
-func need(t testing.TB, err error) {
+// Need skips the test if err is that a server is not installed, unless it is required; any other error fails the test.
+func Need(t testing.TB, err error) {
 	t.Helper()
 	var missing *servers.MissingError
 	switch {

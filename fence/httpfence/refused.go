@@ -1,0 +1,104 @@
+package httpfence
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/fence"
+)
+
+var (
+	// ErrNotWritten: the server failed, and nothing was written. With status 503 the same request may be sent again.
+	ErrNotWritten = errors.New("nothing was written")
+	// ErrMalformed: the answer says that it is a problem of Handler and cannot be read as one.
+	ErrMalformed = errors.New("malformed answer of a fence")
+)
+
+// maxProblem is the most bytes read of a problem: twice what Handler writes for the longest names, each byte escaped.
+const maxProblem = 32 << 10
+
+// Error gives the error by which a server's Handler has refused a request or failed: a *fence.StaleTokenError, a
+// *fence.WrongLockError, fence.ErrNoGrant, a *fence.FieldError, ErrNotWritten, fence.ErrUnknownOutcome, or ErrMalformed. It is
+// nil for every other response, whatever its status: those of the handler that is fenced, and of proxies on the way, are for
+// the caller to judge. So are those to HEAD, which have no body.
+//
+// Error reads at most 32 KiB of the body, and only if its media type is that of a problem; what it read can be read again.
+// Closing the body remains the caller's.
+func Error(resp *http.Response) error {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if resp.StatusCode < 400 || media != problemMedia || resp.Body == nil {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	resp.Body = &reread{io.MultiReader(bytes.NewReader(text), &ending{resp.Body, err}), resp.Body}
+	var kind struct{ Type string }
+	if json.Unmarshal(text, &kind) != nil || !strings.HasPrefix(kind.Type, typeBase) {
+		return nil // a problem of somebody else
+	}
+	var p problem
+	if err := json.Unmarshal(text, &p); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return p.refused(resp.StatusCode)
+}
+
+type reread struct {
+	io.Reader
+	io.Closer
+}
+
+// ending is what follows the part that was read: the error that ended it, if one did.
+type ending struct {
+	io.Reader
+	err error
+}
+
+func (e *ending) Read(b []byte) (int, error) {
+	if e.err != nil {
+		return 0, e.err
+	}
+	return e.Reader.Read(b)
+}
+
+// refused gives the error that a problem tells of.
+func (p *problem) refused(status int) error {
+	if !p.plausible(status) {
+		return fmt.Errorf("%w: status %d with type %.100q", ErrMalformed, status, p.Type)
+	}
+	switch p.code() {
+	case codeStale:
+		return &fence.StaleTokenError{Resource: p.Resource, Token: p.Token, Highest: p.Highest}
+	case codeWrong:
+		return &fence.WrongLockError{Resource: p.Resource, Lock: p.Lock, Guard: p.Guard}
+	case codeNoGrant:
+		return fence.ErrNoGrant
+	case codeInvalid:
+		return &fence.FieldError{Field: p.Field, Problem: p.Problem}
+	case codeUnknown:
+		return fence.ErrUnknownOutcome
+	}
+	return fmt.Errorf("%w: %.200q", ErrNotWritten, p.Detail)
+}
+
+// plausible says whether Handler can have written it, so that nothing else is taken for a refusal.
+func (p *problem) plausible(status int) bool {
+	switch p.code() {
+	case codeStale:
+		return status == http.StatusPreconditionFailed && fence.CheckResource(p.Resource) == nil && p.Token > 0 && p.Highest >= p.Token
+	case codeWrong:
+		return status == http.StatusConflict && fence.CheckResource(p.Resource) == nil && p.Lock != p.Guard
+	case codeNoGrant:
+		return status == http.StatusPreconditionRequired
+	case codeInvalid:
+		return status == http.StatusBadRequest && p.Field != ""
+	case codeNot, codeUnknown:
+		return status >= 500
+	}
+	return false
+}

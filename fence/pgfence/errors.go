@@ -1,0 +1,85 @@
+package pgfence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// UnknownOutcomeError: the commit was sent, and no answer to it came that tells whether it took effect. It is never retried
+// by itself, since the write could happen twice.
+//
+// To find out, write a row with an id of the operation in the same transaction as its effect, and look for it by another Tx:
+// its claim waits until the earlier transaction has ended, if that still runs, so that what is seen after it is final. If the
+// grant has been succeeded by then the claim is refused, and it is the successor, who reads after its own claim, who knows.
+type UnknownOutcomeError struct {
+	Resource string
+	Err      error // what the driver said
+}
+
+func (e *UnknownOutcomeError) Error() string {
+	return fmt.Sprintf("pgfence: %q: whether the transaction was committed is not known: %v", e.Resource, e.Err)
+}
+
+// Unwrap gives Err.
+func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
+
+// The conditions of PostgreSQL (its manual, appendix A) that tell whether a transaction is to be run again.
+const (
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	completionUnknown    = "40003"
+)
+
+// sqlState is the condition that the server named, "" if err does not come from it. Both drivers have the method on their
+// error types.
+func sqlState(err error) string {
+	var e interface{ SQLState() string }
+	if errors.As(err, &e) {
+		return e.SQLState()
+	}
+	return ""
+}
+
+// transient reports whether err is of a transaction that the server has rolled back only because of others that ran at the
+// same time.
+func transient(err error) bool {
+	var unknown *UnknownOutcomeError
+	if errors.As(err, &unknown) {
+		return false
+	}
+	state := sqlState(err)
+	return state == serializationFailure || state == deadlockDetected
+}
+
+// rolledBack reports whether an error of COMMIT proves that nothing was committed: the server has answered, with a condition
+// other than one under which it gives up a connection whatever became of the transaction (shutdown, cancel, input and output,
+// resources, the connection itself).
+func rolledBack(err error) bool {
+	state := sqlState(err)
+	if len(state) != 5 || state == completionUnknown {
+		return false
+	}
+	for _, class := range []string{"08", "53", "57", "58", "XX"} {
+		if strings.HasPrefix(state, class) {
+			return false
+		}
+	}
+	return true
+}
+
+// withContext adds the error of ctx, and its cause, to one that a driver made of it: not all of them say so.
+func withContext(ctx context.Context, err error) error {
+	ended := ctx.Err()
+	if ended == nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != ended && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	if !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
+	return err
+}

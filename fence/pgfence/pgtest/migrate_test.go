@@ -1,0 +1,177 @@
+package pgtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/pgfence"
+)
+
+// Instances that start together migrate together.
+func TestMigrateAtOnce(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		dsn := w.dsn + "&default_transaction_isolation=serializable" // the most unfriendly one
+		var all sync.WaitGroup
+		for i := range 8 {
+			db := open(t, w.driver, dsn) // with connections of its own, as an instance has
+			for n := range 4 {
+				all.Go(func() {
+					if err := pgfence.Migrate(w.ctx, db, pgfence.Table(fmt.Sprintf("fence_%d", n))); err != nil {
+						t.Errorf("instance %d: %v", i, err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		for n := range 4 {
+			guarded(t, w, fmt.Sprintf("fence_%d", n))
+		}
+	})
+}
+
+// Where the table stands already Migrate neither waits for writers, nor makes them wait, nor needs rights.
+func TestMigrateAgain(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		exec(t, w.DB, `DO $$ BEGIN CREATE ROLE writer; EXCEPTION WHEN duplicate_object THEN END $$`)
+		exec(t, w.DB, "GRANT SELECT, INSERT, UPDATE ON quorumlock_fence TO writer")
+		must(t, w.tx(w.holder(41), func(ctx context.Context, tx *sql.Tx) error {
+			db := open(t, w.driver, w.dsn)
+			db.SetMaxOpenConns(1)
+			exec(t, db, "SET ROLE writer")
+			must(t, pgfence.Migrate(w.ctx, db))
+			return pgfence.Tx(w.holder(41), db, "b", nothing) // which is all that a writer needs
+		}))
+	})
+}
+
+// A trigger that somebody has removed or switched off comes back.
+func TestMigrateMends(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		for _, harm := range []string{
+			"DROP TRIGGER quorumlock_keep_grant ON quorumlock_fence",
+			"ALTER TABLE quorumlock_fence DISABLE TRIGGER ALL",
+			"DROP FUNCTION quorumlock_fence_keep CASCADE",
+		} {
+			exec(t, w.DB, harm)
+			must(t, pgfence.Migrate(w.ctx, w.DB))
+			guarded(t, w, "quorumlock_fence")
+		}
+	})
+}
+
+func TestOtherTable(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		exec(t, w.DB, "DROP TABLE quorumlock_fence")
+		exec(t, w.DB, `DROP SCHEMA IF EXISTS "Über-Schema" CASCADE; CREATE SCHEMA "Über-Schema"`)
+		const name = "Über-Schema.fence of $1"
+		opts := append(w.opts, pgfence.Table(name))
+		must(t, pgfence.Migrate(w.ctx, w.DB, opts...))
+		guarded(t, w, `"Über-Schema"."fence of $1"`)
+		must(t, pgfence.Tx(w.holder(42), w.DB, "a", set(42), opts...))
+		if err := pgfence.Tx(w.holder(41), w.DB, "a", set(41), opts...); !errors.Is(err, fence.ErrStaleToken) {
+			t.Errorf("stale: %v", err)
+		}
+		tx, err := w.BeginTx(w.ctx, nil)
+		must(t, err)
+		if err := pgfence.Claim(w.holder(41), tx, "a", opts...); !errors.Is(err, fence.ErrStaleToken) {
+			t.Errorf("stale: %v", err)
+		}
+		w.has(t, 42)
+	})
+}
+
+// Triggers that forbid to delete are put on no table of somebody else.
+func TestTableOfSomebodyElse(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		exec(t, w.DB, "CREATE TABLE keyless (LIKE quorumlock_fence)")
+		for _, name := range []string{"account", "keyless"} {
+			var field *fence.FieldError
+			if err := pgfence.Migrate(w.ctx, w.DB, pgfence.Table(name)); !errors.As(err, &field) || field.Field != "Table" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		exec(t, w.DB, "DELETE FROM account")
+	})
+}
+
+// The text for other migration tools makes what Migrate makes, and may run again.
+func TestSchema(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		exec(t, w.DB, "DROP TABLE quorumlock_fence")
+		for _, opts := range [][]pgfence.Option{nil, {pgfence.Table("public.other")}} {
+			text, err := pgfence.Schema(opts...)
+			must(t, err)
+			exec(t, w.DB, text)
+			exec(t, w.DB, text)
+		}
+		guarded(t, w, "quorumlock_fence")
+		guarded(t, w, "public.other")
+	})
+	text, err := pgfence.Schema()
+	must(t, err)
+	file, err := os.ReadFile(filepath.Join("..", "schema.sql"))
+	must(t, err)
+	if text != string(file) {
+		t.Error("Schema is not schema.sql")
+	}
+	if text, err = pgfence.Schema(pgfence.Table("s.t")); err != nil || strings.Contains(text, pgfence.DefaultTable) {
+		t.Errorf("the default table is in the text for another one: %v", err)
+	}
+}
+
+// guarded fails the test unless the database refuses to lower or forget what the table holds, and lets a higher token in.
+func guarded(t *testing.T, w *world, table string) {
+	t.Helper()
+	exec(t, w.DB, "INSERT INTO "+table+" (resource, cluster, lock, token) VALUES ('guarded', 'c', 'l', 42) ON CONFLICT DO NOTHING")
+	was := w.number(t, "SELECT token FROM "+table+" WHERE resource = 'guarded'")
+	for what, statement := range map[string]string{
+		"delete":            "DELETE FROM " + table,
+		"delete of one":     "DELETE FROM " + table + " WHERE resource = 'guarded'",
+		"truncate":          "TRUNCATE " + table,
+		"lower token":       "UPDATE " + table + " SET token = token - 1",
+		"another lock":      "UPDATE " + table + " SET lock = 'other', token = token + 1",
+		"another resource":  "UPDATE " + table + " SET resource = resource || '2', token = token + 1",
+		"another cluster":   "UPDATE " + table + " SET cluster = 'other'",
+		"no lock":           "UPDATE " + table + " SET lock = NULL",
+		"no token":          "UPDATE " + table + " SET token = NULL",
+		"as a replica does": "SET session_replication_role = replica; DELETE FROM " + table,
+		"impossible token":  "INSERT INTO " + table + " (resource, cluster, lock, token) VALUES ('x', 'c', 'l', 0)",
+		"upsert without rule": "INSERT INTO " + table + " (resource, cluster, lock, token) VALUES ('guarded', 'c', 'l', 1)" +
+			" ON CONFLICT (resource) DO UPDATE SET token = EXCLUDED.token",
+	} {
+		if _, err := w.Exec(statement); stateOf(err) != "23000" && stateOf(err) != "23502" && stateOf(err) != "23514" {
+			t.Errorf("%s: %s: %v", table, what, err)
+		}
+	}
+	exec(t, w.DB, "UPDATE "+table+" SET token = token + 1 WHERE resource = 'guarded'")
+	if is := w.number(t, "SELECT token FROM "+table+" WHERE resource = 'guarded'"); is != was+1 {
+		t.Errorf("%s: the token was %d and is %d", table, was, is)
+	}
+}
+
+// Without the triggers a row deleted or lowered lets a stale holder in; with them the database refuses the deed.
+func TestPitfallDeletedRow(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		for _, deed := range []string{"DELETE FROM quorumlock_fence", "TRUNCATE quorumlock_fence", "UPDATE quorumlock_fence SET token = 1"} {
+			exec(t, w.DB, "ALTER TABLE quorumlock_fence DISABLE TRIGGER ALL")
+			must(t, w.tx(w.holder(42), set(42)))
+			exec(t, w.DB, deed)
+			must(t, w.tx(w.holder(41), set(41))) // the fault
+			must(t, pgfence.Migrate(w.ctx, w.DB))
+			must(t, w.tx(w.holder(42), set(42)))
+			if _, err := w.Exec(deed); stateOf(err) != "23000" {
+				t.Errorf("%s: %v", deed, err)
+			}
+			start(func() error { return w.tx(w.holder(41), set(41)) }).end(t, fence.ErrStaleToken)
+			w.has(t, 42)
+		}
+	})
+}

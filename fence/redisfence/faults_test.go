@@ -1,0 +1,152 @@
+//go:build unix
+
+package redisfence_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/redisfence"
+	"github.com/quorumlock/quorumlock/internal/servers"
+	"github.com/quorumlock/quorumlock/internal/servers/servertest"
+)
+
+func split(t testing.TB, addr string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	must(t, err)
+	return host, port
+}
+
+func incr() redisfence.Command { return redisfence.Cmd("INCR", data(resource)) }
+
+// lossy gives a client through a proxy, and one past it.
+func lossy(t *testing.T, retries int) (p *proxy, f *redisfence.Fence, direct *redis.Client) {
+	t.Helper()
+	s := servertest.Redis(t)
+	p = newProxy(t, s.Addr)
+	f = newFence(t, dial(t, p.addr, retries), redisfence.Config{})
+	must(t, f.Claim(under(t, 1), resource)) // the server knows the script from here on
+	return p, f, dial(t, s.Addr, -1)
+}
+
+// The server runs the commands, its answer is lost, and the client sends them again: they have run once.
+func TestLostAnswers(t *testing.T) {
+	p, f, direct := lossy(t, 3)
+	for _, want := range []string{"1", "2", "3"} {
+		p.loseNext(nil)
+		replies, err := f.Do(under(t, 41), resource, incr())
+		if err != nil || replies != nil {
+			t.Fatalf("%v, %v", replies, err)
+		}
+		holds(t, direct, want)
+	}
+	if p.bitten() != 3 {
+		t.Errorf("%d answers were lost", p.bitten())
+	}
+}
+
+// Without a repetition nobody knows, and the error says so.
+func TestLostAnswerWithoutRepetition(t *testing.T) {
+	p, f, direct := lossy(t, -1)
+	p.loseNext(nil)
+	_, err := f.Do(under(t, 41), resource, incr())
+	if !errors.Is(err, redisfence.ErrUncertain) {
+		t.Errorf("%v", err)
+	}
+	holds(t, direct, "1")
+}
+
+// A write that ended midway ends the same way for the repetition, which runs nothing.
+func TestLostAnswerOfAFailedWrite(t *testing.T) {
+	p, f, direct := lossy(t, 3)
+	p.loseNext(nil)
+	_, err := f.Do(under(t, 41), resource, incr(), redisfence.Cmd("LPUSH", data(resource), "x"))
+	var failed *redisfence.CommandError
+	if !errors.As(err, &failed) || failed.Index != 1 {
+		t.Errorf("%v", err)
+	}
+	if p.bitten() != 1 {
+		t.Errorf("%d answers were lost", p.bitten())
+	}
+	holds(t, direct, "1")
+}
+
+// Writes of successors that come between the write and its repetition do not make it "stale", up to those that the fence remembers.
+func TestLostAnswerWithWritesBehindIt(t *testing.T) {
+	p, f, direct := lossy(t, 3)
+	other := newFence(t, direct, redisfence.Config{})
+	token := fence.Token(1)
+	for behind := 1; behind <= 17; behind++ {
+		must(t, direct.Set(background(t), string(data(resource)), 0, 0).Err())
+		p.loseNext(func() {
+			for range behind {
+				token++
+				mustDo(t, other, token, incr())
+			}
+		})
+		_, err := f.Do(under(t, token), resource, incr())
+		if behind < 16 && err != nil || behind >= 16 && !errors.Is(err, fence.ErrStaleToken) {
+			t.Errorf("%d behind it: %v", behind, err)
+		}
+		holds(t, direct, fence.Token(behind+1).String()) // once in any case
+	}
+	if p.bitten() != 17 {
+		t.Errorf("%d answers were lost", p.bitten())
+	}
+}
+
+// The server hangs: ctx bounds the wait, and the write may yet happen.
+func TestServerHangs(t *testing.T) {
+	s := servertest.Redis(t)
+	f := newFence(t, dial(t, s.Addr, -1), redisfence.Config{})
+	must(t, f.Claim(under(t, 1), resource))
+	must(t, s.Freeze())
+	ctx, cancel := context.WithTimeout(under(t, 1), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := f.Do(ctx, resource, incr())
+	if !errors.Is(err, redisfence.ErrUncertain) || time.Since(begin) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(begin))
+	}
+	must(t, s.Thaw())
+}
+
+// What a restart keeps is what is in the files: everything if each write is synced, nothing without them.
+func TestServerRestart(t *testing.T) {
+	servertest.Redis(t) // is installed
+	for name, test := range map[string]struct {
+		settings []string
+		forgets  bool
+	}{
+		"synced":    {[]string{"--appendonly", "yes", "--appendfsync", "always"}, false},
+		"in memory": {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, f := startIn(t, dir, test.settings...)
+			mustDo(t, f, 42, set("x"))
+			s.Kill()
+			_, f = startIn(t, dir, test.settings...)
+			_, err := f.Do(under(t, 41), resource, set("stale"))
+			if test.forgets != (err == nil) || !test.forgets && !errors.Is(err, fence.ErrStaleToken) {
+				t.Errorf("a stale write after the restart: %v", err)
+			}
+		})
+	}
+}
+
+// startIn starts a server on a directory that another has left.
+func startIn(t *testing.T, dir string, settings ...string) (*servers.Server, *redisfence.Fence) {
+	t.Helper()
+	s, err := servers.Redis(context.Background(), dir, settings...)
+	must(t, err) // it is installed: the caller has asked
+	t.Cleanup(s.Stop)
+	return s, newFence(t, dial(t, s.Addr, -1), redisfence.Config{})
+}
