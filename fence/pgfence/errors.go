@@ -13,6 +13,8 @@ import (
 // To find out, write a row with an id of the operation in the same transaction as its effect, and look for it by another Tx:
 // its claim waits until the earlier transaction has ended, if that still runs, so that what is seen after it is final. If the
 // grant has been succeeded by then the claim is refused, and it is the successor, who reads after its own claim, who knows.
+//
+// It is also what comes of a function that hid the error of a statement: the drivers tell of it by errors of their own kinds.
 type UnknownOutcomeError struct {
 	Resource string
 	Err      error // what the driver said

@@ -19,8 +19,9 @@ import (
 // transaction, and it returns the errors of its statements (wrapped at will), for one that it keeps to itself makes the
 // commit fail. It neither commits nor rolls back. If fn panics the transaction is rolled back and the panic goes on.
 //
-// fn's context carries the transaction, see [TxFrom]. ctx bounds everything, as far as the driver obeys it; with the context
-// of a hold, nothing is committed that was not under way when the hold ended.
+// fn's context carries the transaction, see [TxFrom]. ctx bounds everything, as far as the driver obeys it: from a server that
+// stands still pgx returns when ctx ends, lib/pq when the server goes on or the connection is given up. With the context of a
+// hold, nothing is committed that was not under way when the hold ended.
 func Tx(ctx context.Context, db *sql.DB, resource string, fn func(ctx context.Context, tx *sql.Tx) error, opts ...Option) error {
 	c, err := configure(opts)
 	if err != nil {

@@ -194,6 +194,21 @@ func TestTxReturnsErrors(t *testing.T) {
 	})
 }
 
+// A function that hides the error of a statement hides nothing: PostgreSQL commits no transaction in which one failed.
+func TestTxHiddenError(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		if err := w.tx(w.holder(42), func(ctx context.Context, tx *sql.Tx) error {
+			must(t, set(42)(ctx, tx))
+			_ = raise(ctx, tx, "23505")
+			return nil
+		}); err == nil {
+			t.Error("no error")
+		}
+		w.has(t, 100)
+		must(t, w.tx(w.holder(41), nothing)) // 42 was not kept
+	})
+}
+
 // Store.Do calls its function once at most: the rest of it may not be repeatable.
 func TestStoreRunsOnce(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
