@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// Token is a fencing token: it rises with every exclusive grant, for the whole life of a cluster name. Hand it to the resource with
-// each write, and let the resource refuse a token lower than one it has accepted; then a holder that was paused past its
-// lease cannot write over its successor. Zero is never a valid token.
+// Token is a fencing token: it rises with every exclusive grant, for the whole life of a cluster name. Hand it to the
+// resource with each write, and let the resource refuse a token lower than one it has accepted; then a holder that was
+// paused past its lease cannot write over its successor. Zero is never a valid token.
 //
-// Tokens stay below 2^53, and are written as decimal strings in text and JSON all the same: a reader that takes numbers for floats must not round them.
+// Tokens stay below 2^53, and are written as decimal strings in text and JSON all the same: a reader that takes numbers
+// for floats must not round them.
 type Token int64
 
 // String gives the decimal form.
@@ -42,8 +43,8 @@ func ParseToken(s string) (Token, error) {
 	return Token(v), nil
 }
 
-// Guard is a fence for resources inside one process: it remembers the highest token accepted for each resource and refuses lower
-// ones. It protects what lives and dies with the process, since its memory does; a database must keep the
+// Guard is a fence for resources inside one process: it remembers the highest token accepted for each resource and
+// refuses lower ones. It protects what lives and dies with the process, since its memory does; a database must keep the
 // highest token itself, in the transaction of the write.
 //
 // A Guard holds at most MaxGuarded resources. The zero value is ready. All methods are safe for concurrent use.
@@ -52,8 +53,8 @@ type Guard struct {
 	highest map[string]*guarded
 }
 
-// MaxGuarded is the most resources one Guard remembers. Forgetting one would let a stale holder in, so a Guard that is full refuses new
-// resources with ErrOverloaded instead.
+// MaxGuarded is the most resources one Guard remembers. Forgetting one would let a stale holder in, so a Guard that is
+// full refuses new resources with ErrOverloaded instead.
 const MaxGuarded = 1 << 20
 
 type guarded struct {
@@ -61,9 +62,10 @@ type guarded struct {
 	token Token
 }
 
-// Do runs write if t is not lower than any token accepted for resource before, and records t. Writes of one resource run one at a time, so
-// that no write of a lower token can end after one of a higher token has begun. A stale token is a *StaleTokenError and
-// write does not run. The error of write is returned as it is; the token counts as accepted all the same.
+// Do runs write if t is not lower than any token accepted for resource before, and records t. Writes of one resource
+// run one at a time, so that no write of a lower token can end after one of a higher token has begun. A stale token is
+// a *StaleTokenError and write does not run. The error of write is returned as it is; the token counts as accepted all
+// the same.
 func (g *Guard) Do(resource string, t Token, write func() error) error {
 	if t <= 0 {
 		return &FieldError{Field: "token", Value: int64(t), Problem: "must be positive"}
