@@ -11,22 +11,24 @@ import (
 
 // ForceOptions say how and why a lock is released by force.
 type ForceOptions struct {
-	// Actor is who does it and Reason why, for the audit record and for the holder. Both are required, at most 1 KiB each.
+	// Actor is who does it and Reason why, for the audit record and for the holder. Both are required, at most 1 KiB
+	// each.
 	Actor  string
 	Reason string
-	// Now releases at once. The old holder may then still believe that it holds the lock while the next one does, so only fenced resources
-	// stay safe. Without it the hold is drained: its deadline is frozen, its holder told, and the lock passes on
-	// after one TTL, when the old holder has stopped by its own clock.
+	// Now releases at once. The old holder may then still believe that it holds the lock while the next one does, so
+	// only fenced resources stay safe. Without it the hold is drained: its deadline is frozen, its holder told, and the
+	// lock passes on after one TTL, when the old holder has stopped by its own clock.
 	Now bool
-	// Session limits it to the holds of one session. It is needed only where several share a token, as the readers of an RWMutex do: without it all of
-	// them are meant.
+	// Session limits it to the holds of one session. It is needed only where several share a token, as the readers of
+	// an RWMutex do: without it all of them are meant.
 	Session SessionID
 }
 
-// ForceRelease takes a lock from its holder. It names the token that the caller saw (Inspect shows it): if another one holds by now, it is refused with
-// a *LockedError that shows the present holder, and with an ErrUnlocked if nobody does. Without Now it returns when the drain has begun; calling again is
-// harmless. ctx bounds the round trip. If the answer of a release that worked is lost on the way, the retry finds another holder or none and says so: inspect
-// the lock after such an error.
+// ForceRelease takes a lock from its holder. It names the token that the caller saw (Inspect shows it): if another one
+// holds by now, it is refused with a *LockedError that shows the present holder, and with an ErrUnlocked if nobody
+// does. Without Now it returns when the drain has begun; calling again is harmless. ctx bounds the round trip. If the
+// answer of a release that worked is lost on the way, the retry finds another holder or none and says so: inspect the
+// lock after such an error.
 func (n *Node) ForceRelease(ctx context.Context, name string, t Token, opt ForceOptions) error {
 	const op = "force release"
 	if err := n.usable(ctx, op); err != nil {

@@ -32,6 +32,9 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	if err := n.isCopy("serve", ""); err != nil {
+		return nil, err
+	}
 	switch m {
 	case methodPropose:
 		req, err := wire.DecodeProposeRequest(payload)

@@ -8,14 +8,16 @@ import (
 	"github.com/quorumlock/quorumlock/internal/router"
 )
 
-// claim is one request for a lock as its session sees it: waiting until settled is closed, then held (hold set) or over (err set).
-// All fields are guarded by the session's mu, except settled, which is only closed under it.
+// claim is one request for a lock as its session sees it: waiting until settled ends, then held (hold set) or over (err set).
+// hold and err are guarded by the session's mu, under which settle is called; the others do not change.
 type claim struct {
 	session *Session
 	seq     uint64
-	want    *request
+	want    *request // a copy: the caller's Mutex may be overwritten by another
 	name    string
-	settled chan struct{}
+	settled context.Context
+	settle  context.CancelFunc
+	limit   *lease // of the hold that this one follows, nil without a cap
 	hold    *Hold
 	err     error
 }
@@ -33,7 +35,9 @@ func (s *Session) newClaim(r *request, cmd *locktable.Command) (*claim, error) {
 		s.finishLocked(seq) // nothing was sent
 		return nil, fieldError(err, nil)
 	}
-	c := &claim{session: s, seq: seq, want: r, name: r.label(), settled: make(chan struct{})}
+	want := *r
+	c := &claim{session: s, seq: seq, want: &want, name: want.label()}
+	c.settled, c.settle = context.WithCancel(context.Background())
 	s.claims[seq] = c
 	return c, nil
 }
@@ -41,21 +45,13 @@ func (s *Session) newClaim(r *request, cmd *locktable.Command) (*claim, error) {
 // acquire sends the claim and waits for its grant.
 func (c *claim) acquire(ctx context.Context, op string, cmd *locktable.Command) (*Hold, error) {
 	s := c.session
-	both, stop := s.during(ctx)
-	res, err := s.do(both, op, c.name, cmd, router.Options{})
-	stop()
+	res, err := c.ask(ctx, op, cmd)
 	if err != nil {
 		c.giveUp(err)
 		return nil, c.why(ctx, err)
 	}
 	switch res.Code {
-	case locktable.CodeGranted:
-		s.finish(c.seq)
-		s.mu.Lock()
-		s.grantedLocked(c.seq, Token(res.Token))
-		s.mu.Unlock()
-	case locktable.CodeWaiting:
-		s.finish(c.seq)
+	case locktable.CodeGranted, locktable.CodeWaiting:
 	case locktable.CodeLocked, locktable.CodeKind, locktable.CodeLimit, locktable.CodeNotHeld:
 		s.finish(c.seq) // the cluster remembers the refusal, so a late copy gets it too
 		s.drop(c)
@@ -74,32 +70,82 @@ func (c *claim) acquire(ctx context.Context, op string, cmd *locktable.Command) 
 	return c.wait(ctx, op, &res)
 }
 
+// ask sends the claim until it is answered, or its grant is heard of otherwise: the answer may hang, or be lost with a leader, while the news is here. A grant is taken in.
+func (c *claim) ask(ctx context.Context, op string, cmd *locktable.Command) (locktable.Result, error) {
+	s := c.session
+	both, stop := s.during(ctx)
+	defer stop()
+	both, cancel := context.WithCancel(both)
+	defer context.AfterFunc(c.settled, cancel)()
+	res, err := s.do(both, op, c.name, cmd, router.Options{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && c.hold != nil {
+		res, err = locktable.Result{Code: locktable.CodeGranted, Token: locktable.Token(c.hold.token)}, nil
+	}
+	if err != nil {
+		return res, err
+	}
+	switch res.Code {
+	case locktable.CodeGranted:
+		s.grantedLocked(c.seq, Token(res.Token))
+		fallthrough
+	case locktable.CodeWaiting:
+		s.finishLocked(c.seq)
+	}
+	return res, nil
+}
+
 // wait parks until the claim is settled or ctx ends. If both are true at once, ctx wins and the grant is given back: a caller whose deadline
 // has passed is not told that it holds a lock.
 func (c *claim) wait(ctx context.Context, op string, res *locktable.Result) (*Hold, error) {
 	select {
-	case <-c.settled:
+	case <-c.settled.Done():
+		c.awaitCertainty(ctx)
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
 		c.abandon()
-		return nil, c.session.withQuorum(waiting(ctx, op, c.name, res))
+		return nil, c.session.withQuorum(c.waiting(ctx, op, res))
 	}
-	hold, err := c.fate()
-	if err != nil {
+	if err := c.over(); err != nil {
 		// The session may live on for a while: it is being closed and a callback still works, or the grant was drained before it was known.
 		c.abandon()
+		return nil, err
 	}
-	return hold, err
+	return c.hold, nil
+}
+
+// awaitCertainty waits while the machine's clocks leave in doubt whether what was granted is still held, so that nobody begins to work under such a hold.
+func (c *claim) awaitCertainty(ctx context.Context) {
+	s := c.session
+	for {
+		s.mu.Lock()
+		if c.hold == nil || c.hold.errLocked(s.node.clock.Now()) != ErrUnsure {
+			s.mu.Unlock()
+			return
+		}
+		extended, ended := s.extended, c.hold.done
+		s.mu.Unlock()
+		select {
+		case <-extended:
+		case <-ended:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // waiting says what a call that ended was waiting for.
-func waiting(ctx context.Context, op, name string, res *locktable.Result) *WaitError {
-	e := &WaitError{Op: op, Name: name, Ahead: res.Ahead, Queue: res.Waiters, Err: ended(ctx)}
+func (c *claim) waiting(ctx context.Context, op string, res *locktable.Result) *WaitError {
+	e := &WaitError{Op: op, Name: c.name, Ahead: res.Ahead, Queue: res.Waiters, Err: ended(ctx)}
 	if res.Blocker != nil {
 		h := holderOf(res.Blocker)
 		e.Holder = &h
 		e.Waiting = fmt.Sprintf("%v, %d ahead in the queue", h, res.Ahead)
+		if h.Session == c.session.ID() {
+			e.Waiting = fmt.Sprintf("%v, by the very session that waits: locks are not re-entrant", h)
+		}
 	} else if res.Code == locktable.CodeWaiting {
 		e.Waiting = fmt.Sprintf("%d ahead in the queue", res.Ahead)
 	}
@@ -139,7 +185,7 @@ func (c *claim) why(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	if _, lost := c.fate(); lost != nil {
+	if lost := c.over(); lost != nil {
 		return lost
 	}
 	return err
@@ -166,7 +212,7 @@ func (s *Session) grantedLocked(seq uint64, t Token) {
 		return
 	}
 	c.hold = newHold(c, t, now)
-	close(c.settled)
+	c.settle()
 }
 
 // lostLocked takes in that a hold is lost, or being drained, or that a waiting claim was ended, while the session lives.
@@ -206,7 +252,7 @@ func (c *claim) loseLocked(cause *LostError) {
 func (c *claim) endLocked(err error) {
 	if c.hold == nil && c.err == nil {
 		c.err = err
-		close(c.settled)
+		c.settle()
 	}
 }
 
@@ -231,13 +277,6 @@ func (c *claim) giveUp(err error) {
 
 // abandon gives a claim up of which something is or may be in the cluster. It returns at once.
 func (c *claim) abandon() { c.giveUp(nil) }
-
-// fate is how the claim stands now.
-func (c *claim) fate() (*Hold, error) {
-	c.session.mu.Lock()
-	defer c.session.mu.Unlock()
-	return c.hold, c.err
-}
 
 // over is why the claim, or the hold that it became, has ended here; nil if it has not.
 func (c *claim) over() error {

@@ -17,11 +17,13 @@ const (
 	stopBound     = 2 * time.Second // the end of raft and of the background, both of which may be waiting for a disk write that hangs
 )
 
-// Close stops the node so that it can be started again later: it releases what its sessions hold, hands leadership over, and keeps its membership. A node
-// without a data directory cannot come back as itself, so its Close tries to leave, for at most 2 s.
+// Close stops the node so that it can be started again later: it releases what its sessions hold, hands leadership
+// over, and keeps its membership. A node without a data directory cannot come back as itself, so its Close tries to
+// leave, for at most 2 s.
 //
-// It first marks every hold as not held and ends the contexts of running callbacks, and waits for those at most until their lease ends. Otherwise it takes
-// at most 5 s, with or without a quorum. When it returns, every goroutine, file and port is gone. Closing twice is fine: the second call waits for the first.
+// It first marks every hold as not held and ends the contexts of running callbacks, and waits for those at most until
+// their lease ends. Otherwise it takes at most 5 s, with or without a quorum. When it returns, every goroutine, file
+// and port is gone. Closing twice is fine: the second call waits for the first.
 func (n *Node) Close() error {
 	if n.store.Durable() {
 		return n.shut(nil)
@@ -34,9 +36,10 @@ func (n *Node) Close() error {
 	})
 }
 
-// Leave takes the node out of the cluster for good: it releases what its sessions hold, hands leadership over, is removed from the group, and
-// stops. A data directory is of no use afterwards; a node that starts with it joins as a new member. ctx bounds the removal; if it is not confirmed the
-// error says so and the node is closed all the same. The last member of a cluster only closes.
+// Leave takes the node out of the cluster for good: it releases what its sessions hold, hands leadership over, is
+// removed from the group, and stops. A data directory is of no use afterwards; a node that starts with it joins as a
+// new member. ctx bounds the removal; if it is not confirmed the error says so and the node is closed all the same. The
+// last member of a cluster only closes.
 func (n *Node) Leave(ctx context.Context) error {
 	return n.shut(func() error {
 		removed, err := n.depart(ctx)
@@ -61,7 +64,9 @@ func (n *Node) shut(depart func() error) error {
 	if depart != nil {
 		err = errors.Join(err, depart())
 	}
-	_ = n.gossip.Leave()
+	if !n.duplicate.Load() {
+		_ = n.gossip.Leave() // a copy would take leave in the name of the original
+	}
 	n.endLife()
 	n.markClosed()
 	n.closeErr = errors.Join(err, n.stopParts())

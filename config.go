@@ -18,51 +18,62 @@ import (
 	"github.com/quorumlock/quorumlock/transport"
 )
 
-// Config describes one node. Open copies it, fills in defaults, and reports every problem at once, before anything is written: as
-// *FieldError values joined by errors.Join.
+// Config describes one node. Open copies it, fills in defaults, and reports every problem at once, before anything is
+// written: as *FieldError values joined by errors.Join.
 type Config struct {
-	// Cluster is the name of the cluster. It is part of every handshake: nodes of other names are refused. Required, 1 to 128 bytes.
+	// Cluster is the name of the cluster. It is part of every handshake: nodes of other names are refused. Required, 1
+	// to 128 bytes.
 	Cluster string
-	// Name is shown to people (who holds a lock, logs), and tells a restarted instance from a stranger: two live instances of one name are refused. Keep it
-	// the same over restarts. Default: the host name and the port, "web-1:7000"; with port 0 the host name and a random part.
+	// Name is shown to people (who holds a lock, logs), and tells a restarted instance from a stranger: two live
+	// instances of one name are refused. Keep it the same over restarts. Default: the host name and the port,
+	// "web-1:7000"; with port 0 the host name and a random part.
 	Name string
-	// Dir is the data directory: raft log, snapshots and the node's identity. It is created if it is missing and locked against a second
-	// process. "" keeps everything in memory: the node then comes back as a new member, and the loss of all nodes at once
-	// loses the locks (never the order of tokens).
+	// Dir is the data directory: raft log, snapshots and the node's identity. It is created if it is missing and locked
+	// against a second process. "" keeps everything in memory: the node then comes back as a new member, and the loss
+	// of all nodes at once loses the locks (never the order of tokens).
 	Dir string
 	// Addr is the host:port to listen on, TCP and UDP. Port 0 takes a free one. Default "127.0.0.1:0".
 	Addr string
-	// Advertise is the host:port at which other nodes reach this one. Default: Addr, which then must not be an unspecified address.
+	// Advertise is the host:port at which other nodes reach this one. Default: Addr, which then must not be an
+	// unspecified address.
 	Advertise string
-	// Join lists addresses (host:port, or DNS name:port) of any members. Names are resolved again for ever, so a headless service name is enough. The
-	// node's own address among them does no harm. A node without Join waits to be found by nodes that list it.
+	// Join lists addresses (host:port, or DNS name:port) of any members. Names are resolved again for ever, so a
+	// headless service name is enough. The node's own address among them does no harm. A node without Join waits to be
+	// found by nodes that list it.
 	Join []string
-	// Expect founds a cluster where none is: it is the full number of instances of the deployment, 1 for a node alone. It must exceed half of the
-	// most instances that ever run under this name before a cluster exists. 0 never founds, only joins. Excludes Founders.
+	// Expect founds a cluster where none is: it is the full number of instances of the deployment, 1 for a node alone.
+	// It must exceed half of the most instances that ever run under this name before a cluster exists. 0 never founds,
+	// only joins. Excludes Founders.
 	//
-	// Founding is the one thing that needs wall clocks: the founders' must agree within an hour, and tokens rise over the loss of all state only if the new
-	// founders' clocks are later than the last token of the lost cluster. While a cluster exists no wall clock matters.
+	// Founding is the one thing that needs wall clocks: the founders' must agree within an hour, and tokens rise over
+	// the loss of all state only if the new founders' clocks are later than the last token of the lost cluster. While a
+	// cluster exists no wall clock matters.
 	Expect int
-	// Founders founds a cluster where none is: the Names of the founding instances, the same list everywhere. Excludes Expect.
+	// Founders founds a cluster where none is: the Names of the founding instances, the same list everywhere. Excludes
+	// Expect.
 	Founders []string
 	// ClusterID pins the cluster: the node joins only this one and never founds.
 	ClusterID string
-	// RestartInPlace lets a node that starts again in its data directory end the sessions of its former process at once, so that its locks are free in milliseconds rather than after
-	// the TTL. It is done only where it is proven that the former process is over: the same lock file in the same boot of the machine, on a local file system of a kind whose locks can be relied on.
-	// Otherwise the TTL is waited for, and a log line says why. What the former process had sent before it ended may still be under way; only a fencing token excludes it
-	// (or a Delay makes it unlikely). It needs Dir, and to have been set for the former process too. Default false.
+	// RestartInPlace lets a node that starts again in its data directory end the sessions of its former process at
+	// once, so that its locks are free in milliseconds rather than after the TTL. It is done only where it is proven
+	// that the former process is over: the same lock file in the same boot of the machine, on a local file system of a
+	// kind whose locks can be relied on. Otherwise the TTL is waited for, and a log line says why. What the former
+	// process had sent before it ended may still be under way; only a fencing token excludes it (or a Delay makes it
+	// unlikely). It needs Dir, and to have been set for the former process too. Default false.
 	RestartInPlace bool
 	// Timing sets how fast a dead leader is replaced. Default TimingDefault.
 	Timing Timing
 	// AllowPlaintext permits addresses beyond loopback without TLS.
 	AllowPlaintext bool
-	// Voters is the wanted number of voting members: 1, 3 or 5. Instances beyond it replicate without a vote. Default 3.
+	// Voters is the wanted number of voting members: 1, 3 or 5. Instances beyond it replicate without a vote. Default
+	// 3.
 	Voters int
-	// SessionTTL is how long the cluster keeps the node's holds without hearing of it. Between MinSessionTTL and MaxSessionTTL, whole milliseconds: Open
-	// judges it before it has met a cluster whose timings it could measure, so a shorter one is for NewSession only.
-	// Default 10 s. A holder stops trusting its hold after 0.8 of it.
+	// SessionTTL is how long the cluster keeps the node's holds without hearing of it. Between MinSessionTTL and
+	// MaxSessionTTL, whole milliseconds: Open judges it before it has met a cluster whose timings it could measure, so
+	// a shorter one is for Node.NewSession only. Default 10 s. A holder stops trusting its hold after 0.8 of it.
 	SessionTTL time.Duration
-	// TLS secures every stream. Nil is plain text, and then only loopback addresses are served unless AllowPlaintext is set.
+	// TLS secures every stream. Nil is plain text, and then only loopback addresses are served unless AllowPlaintext is
+	// set.
 	TLS *TLSConfig
 	// GossipKeys encrypt gossip packets: keys of 16, 24 or 32 bytes. The first one encrypts, all decrypt.
 	GossipKeys [][]byte
@@ -81,7 +92,12 @@ type TLSConfig struct {
 	Client *tls.Config
 }
 
-// Timing is a set of raft timings that fit each other. The zero value is TimingDefault.
+// Timing is a set of raft timings that fit each other: Lease <= Heartbeat <= Election, all of them set, or none for
+// TimingDefault. The shortest that Config accepts is 150, 150 and 75 ms, since below it a busy machine elects without a
+// reason; it is for machines with processor time to spare and round trips of a few ms. The longest is 10 s each. All
+// nodes of a cluster are given the same.
+//
+// With the time that a change of leader takes it bounds how short a session may be: see [Node.NewSession].
 type Timing struct {
 	Heartbeat time.Duration // a follower that heard nothing for one to two of it starts an election
 	Election  time.Duration // a candidate waits one to two of it
@@ -96,10 +112,11 @@ var (
 )
 
 const (
-	// MinSessionTTL is the shortest session TTL that is accepted without measuring: a change of leader fits in with the timings of any usual network.
+	// MinSessionTTL is the shortest session TTL that is accepted without measuring: a change of leader fits in with the
+	// timings of any usual network.
 	MinSessionTTL = 5 * time.Second
-	// ShortestSessionTTL is the shortest one that NewSession accepts where the measured timings allow it. Below it the machine's scheduler and garbage
-	// collector, and not the network, would decide how long a session lives.
+	// ShortestSessionTTL is the shortest one that NewSession accepts where the measured timings allow it. Below it the
+	// machine's scheduler and garbage collector, and not the network, would decide how long a session lives.
 	ShortestSessionTTL = 500 * time.Millisecond
 	// MaxSessionTTL is the longest one. A cluster replicates it at its founding.
 	MaxSessionTTL = 60 * time.Second
@@ -291,7 +308,8 @@ func (c *Config) validateFounding(p *problems) {
 func (c *Config) validateTimes(p *problems) {
 	switch {
 	case c.SessionTTL < MinSessionTTL:
-		p.add("SessionTTL", c.SessionTTL, "is below %v: a change of leader could outlast it", MinSessionTTL)
+		p.add("SessionTTL", c.SessionTTL, "is below %v: a change of leader could outlast it. "+
+			"Node.NewSession opens shorter sessions where the timings measured allow it", MinSessionTTL)
 	case c.SessionTTL > MaxSessionTTL:
 		p.add("SessionTTL", c.SessionTTL, "is above %v", MaxSessionTTL)
 	case c.SessionTTL%time.Millisecond != 0:

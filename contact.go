@@ -8,7 +8,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 )
 
-// AgeUnknown is the age of a state whose node has not been in touch with its group since it was opened. It is larger than any other.
+// AgeUnknown is the age of a state whose node has not been in touch with its group since it was opened. It is larger
+// than any other.
 const AgeUnknown = time.Duration(math.MaxInt64)
 
 // contactAge is how long ago this node was in touch with its group (see LockInfo.Age). It takes no part in any decision.

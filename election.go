@@ -19,11 +19,14 @@ var (
 	ErrNoCandidate = errors.New("no such candidate")
 )
 
-// CandidateError tells that leadership was not handed over, since no candidate of the node waits for it. It matches ErrNoCandidate.
+// CandidateError tells that leadership was not handed over, since no candidate of the node waits for it. It matches
+// ErrNoCandidate.
 type CandidateError struct {
-	Name     string // of the election
-	Node     string // whom HandOver named
-	Released bool   // the candidate went away while leadership was on its way: it passed to whoever waited next. Otherwise the leader still leads
+	Name string // of the election
+	Node string // whom HandOver named
+	// the candidate went away while leadership was on its way: it passed to whoever waited next. Otherwise the leader
+	// still leads
+	Released bool
 }
 
 func (e *CandidateError) Error() string {
@@ -36,23 +39,25 @@ func (e *CandidateError) Error() string {
 // Is reports whether target is ErrNoCandidate.
 func (e *CandidateError) Is(target error) bool { return target == ErrNoCandidate }
 
-// Election chooses one leader at a time among those that campaign for a name, in the order in which they came, and shows everybody who leads. It is an exclusive
-// lock whose holder publishes a value, for instance the address at which it serves.
+// Election chooses one leader at a time among those that campaign for a name, in the order in which they came, and
+// shows everybody who leads. It is an exclusive lock whose holder publishes a value, for instance the address at which
+// it serves.
 //
-// Like a Mutex it is only a name with options, to be shared freely. The name is that of a lock: a Mutex or a MultiMutex of the same name excludes
-// the leader, and its holder is shown as one (with no value).
+// Like a Mutex it is only a name with options, to be shared freely. The name is that of a lock: a Mutex or a MultiMutex
+// of the same name excludes the leader, and its holder is shown as one (with no value).
 type Election struct{ request request }
 
-// NewElection names an election; see NewMutex for names and options. A *Node as owner goes on to campaign when its session was lost. A *Session can
-// not: with it, all of the leaderships and locks that it holds are lost together.
+// NewElection names an election; see NewMutex for names and options. A *Node as owner goes on to campaign when its
+// session was lost. A *Session can not: with it, all of the leaderships and locks that it holds are lost together.
 func NewElection(o Owner, name string, opts ...LockOption) *Election {
 	return &Election{newRequest(o, locktable.Exclusive, opts, name)}
 }
 
-// Campaign waits until it is this candidate's turn to lead, with value published from the first moment on. Errors and ctx are those of Mutex.Lock: ctx bounds the
-// wait, never the leadership. A value is UTF-8 of at most 4 KiB.
+// Campaign waits until it is this candidate's turn to lead, with value published from the first moment on. Errors and
+// ctx are those of Mutex.Lock: ctx bounds the wait, never the leadership. A value is UTF-8 of at most 4 KiB.
 //
-// The leadership lasts until Resign, HandOver or loss. Run is the safer form: it waits for the work to end before it resigns.
+// The leadership lasts until Resign, HandOver or loss. Run is the safer form: it waits for the work to end before it
+// resigns.
 func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, error) {
 	if err := checkValue(value); err != nil {
 		return nil, err
@@ -86,8 +91,9 @@ type Leader struct {
 	Since    time.Time // wall clock of the raft leader at the grant, for display
 }
 
-// Leader tells who leads. The answer is linearizable: it is no older than the call, though it may be outdated when it arrives. ErrNoLeader means that nobody does; a
-// *KindError that the name is in use as a semaphore. ctx bounds the round trip.
+// Leader tells who leads. The answer is linearizable: it is no older than the call, though it may be outdated when it
+// arrives. ErrNoLeader means that nobody does; a *KindError that the name is in use as a semaphore. ctx bounds the
+// round trip.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	info, err := e.inspect(ctx, "ask for the leader")
 	if err != nil {
@@ -106,6 +112,9 @@ func (e *Election) Candidates(ctx context.Context) ([]Waiter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := leaderOf(info); err != nil {
+		return nil, err
+	}
 	return lockInfo(info).Queue, nil
 }
 
@@ -113,7 +122,7 @@ func (e *Election) inspect(ctx context.Context, op string) (*locktable.Info, err
 	if err := e.request.check(); err != nil {
 		return nil, err
 	}
-	n, name := e.node(), e.request.label()
+	n, name := nodeOf(e.request.owner), e.request.label()
 	if err := n.usable(ctx, op); err != nil {
 		return nil, err
 	}
@@ -125,14 +134,6 @@ func (e *Election) inspect(ctx context.Context, op string) (*locktable.Info, err
 		return nil, refusal(op, name, &res)
 	}
 	return res.Info, nil
-}
-
-// node is the owner's, which check has found to be there.
-func (e *Election) node() *Node {
-	if s, ok := e.request.owner.(*Session); ok {
-		return s.node
-	}
-	return e.request.owner.(*Node)
 }
 
 // leaderOf is the leader that a lock has: its exclusive holder. One that was lost and whose lock delay goes on leads no more.

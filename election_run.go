@@ -6,19 +6,25 @@ import (
 	"time"
 )
 
-// Run campaigns with value, and calls lead whenever it is this candidate's turn, until lead has done its work or ctx ends. It is the way to be one of several instances of which one
-// leads.
+// Run campaigns with value, and calls lead whenever it is this candidate's turn, until lead has done its work or ctx
+// ends. It is the way to be one of several instances of which one leads.
 //
-// lead's context ends when the leadership is lost (context.Cause is then the *LostError), when it is given up (ErrResigned), or when ctx ends. Nothing is released before lead
-// has returned, so a successor begins after it; only a lost lease lets one begin earlier, and then a resource that checks tokens refuses what lead still does. When lead returns or
-// panics, Run resigns.
+// lead's context ends when the leadership is lost (context.Cause is then the *LostError), when it is given up
+// (ErrResigned), or when ctx ends. Nothing is released before lead has returned, so a successor begins after it; only a
+// lost lease lets one begin earlier, and then a resource that checks tokens refuses what lead still does. When lead
+// returns or panics, Run resigns.
 //
 // After a loss, and after Resign and HandOver, Run campaigns again with value, whatever lead returned. Run returns:
 //   - when ctx ends: a *WaitError that unwraps to the ctx error, joined with lead's error if that is another one;
-//   - when lead returns while it leads: with lead's error, or nil, joined with that of the release as Hold.Unlock tells it;
-//   - when the node or the session that campaigns has been closed: an error that matches ErrClosed. A *Session that was lost can not campaign any more: its *LostError;
+//   - when lead returns while it leads: with lead's error, or nil, joined with that of the release as Hold.Unlock tells
+//     it;
+//   - when the node or the session that campaigns has been closed: an error that matches ErrClosed. A *Session that was
+//     lost can not campaign any more: its *LostError;
 //   - when the campaign is refused for good, as by a *KindError or a *FieldError.
 func (e *Election) Run(ctx context.Context, value string, lead func(ctx context.Context, l *Leadership) error) error {
+	if lead == nil {
+		return noCallback()
+	}
 	for {
 		again, err := e.term(ctx, value, lead)
 		if !again {

@@ -1,6 +1,7 @@
 package quorumlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +14,22 @@ import (
 	"github.com/quorumlock/quorumlock/internal/router"
 )
 
-// The errors to branch on with errors.Is. Where a caller needs facts, a typed error below carries them and matches one of these.
+// The errors to branch on with errors.Is. Where a caller needs facts, a typed error below carries them and matches one
+// of these.
 var (
 	// ErrLocked: TryLock found the lock taken. The error is a *LockedError.
 	ErrLocked = errors.New("locked by another")
 	// ErrLost: the hold (or the session) is gone for good. The error is a *LostError.
 	ErrLost = errors.New("hold lost")
-	// ErrUnlocked: the hold was released before by Unlock.
+	// ErrUnlocked: the hold was released before by Unlock, or given up for a read hold by RWMutex.Downgrade. From
+	// ForceRelease: nobody holds the lock.
 	ErrUnlocked = errors.New("already unlocked")
 	// ErrTransferred: the hold was given away by Transfer.
 	ErrTransferred = errors.New("transferred to another")
 	// ErrTicket: a transfer ticket has been used, or the hold it gives away is gone.
 	ErrTicket = errors.New("the ticket is not good any more")
-	// ErrLimit: more permits are wanted than a semaphore has, or its limit is not the one named. The error is a *LimitError.
+	// ErrLimit: more permits are wanted than a semaphore has, or its limit is not the one named. The error is a
+	// *LimitError.
 	ErrLimit = errors.New("semaphore limit")
 	// ErrKind: the name is in use as another kind of lock. The error is a *KindError.
 	ErrKind = errors.New("name in use as another kind of lock")
@@ -37,8 +41,8 @@ var (
 	ErrOverloaded = errors.New("overloaded")
 	// ErrClusterChanged: the node met another cluster of the same name, or its own was founded anew.
 	ErrClusterChanged = errors.New("cluster changed")
-	// ErrUnsure: the machine's clocks jumped; whether the lock is still held is unknown until the next answer of the cluster. The
-	// hold may recover, so Done stays open. Treat it as not held.
+	// ErrUnsure: the machine's clocks jumped; whether the lock is still held is unknown until the next answer of the
+	// cluster. The hold may recover, so Done stays open. Treat it as not held.
 	ErrUnsure = errors.New("unsure whether the lock is held")
 	// ErrStaleToken: a fenced resource has accepted a higher token than this one. The error is a *StaleTokenError.
 	ErrStaleToken = fence.ErrStaleToken
@@ -46,72 +50,18 @@ var (
 	ErrInvalid = fence.ErrInvalid
 	// ErrFailed: the node itself cannot go on (Node.Err tells why); its host and the cluster do.
 	ErrFailed = errors.New("node failed")
-	// ErrDiverged: the node's copy of the replicated state is not the one that the other members have, so nothing that it says can be relied on. It has
-	// stopped, and its data directory is not to be used again. The error is a *DivergedError, a *LostError of what the node's sessions held, or a *FieldError of Open.
+	// ErrDiverged: the node's copy of the replicated state is not the one that the other members have, so nothing that
+	// it says can be relied on. It has stopped, and its data directory is not to be used again. The error is a
+	// *DivergedError, a *LostError of what the node's sessions held, or a *FieldError of Open.
 	ErrDiverged = errors.New("state differs from the other members'")
 )
 
 // FieldError names the argument or the configuration field that breaks a rule. It matches ErrInvalid.
 type FieldError = fence.FieldError
 
-// Holder tells who holds a lock, for people. Since is the leader's wall clock at the grant and must not be reckoned with.
-type Holder struct {
-	Node     string // Config.Name of the holder's node
-	ServerID string
-	Session  SessionID
-	Note     string
-	Token    Token
-	Since    time.Time
-	Draining bool   // a forced release is under way
-	Barred   bool   // the hold has ended against its holder's will, and its lock delay goes on
-	Mode     Mode   // how it is held
-	Permits  int    // of a semaphore
-	Value    string // what the leader of an election has published
-}
-
-// Mode is how a lock is held or wanted.
-type Mode uint8
-
-const (
-	// Exclusive is a Mutex, the write side of an RWMutex, one of the names of a MultiMutex, or an election.
-	Exclusive Mode = iota
-	// Shared is the read side of an RWMutex.
-	Shared
-	// Permits is a Semaphore.
-	Permits
-)
-
-// String names the mode for people.
-func (m Mode) String() string { return locktable.Mode(m).String() }
-
-func (h Holder) String() string {
-	name := h.Node
-	if name == "" {
-		name = h.ServerID
-	}
-	text := fmt.Sprintf("held by %s since %s", name, h.Since.UTC().Format(time.RFC3339))
-	if h.Note != "" {
-		text += fmt.Sprintf(" (%s)", h.Note)
-	}
-	if h.Draining {
-		text += ", being released by force"
-	}
-	if h.Barred {
-		text += ", which was lost; its lock delay goes on"
-	}
-	return text
-}
-
-func holderOf(h *locktable.Holder) Holder {
-	return Holder{
-		Node: h.NodeName, ServerID: h.Node, Session: SessionID(h.Session), Note: h.Note, Token: Token(h.Token),
-		Since: time.UnixMilli(h.Since), Draining: h.Draining, Barred: h.Barred, Mode: Mode(h.Mode), Permits: int(h.Count), Value: h.Value,
-	}
-}
-
 // LockedError is what TryLock returns when somebody else holds the lock or waits for it. It matches ErrLocked.
 type LockedError struct {
-	Name   string
+	Name   string // of a set, the first name that is taken; the rest is about that one
 	Holder Holder // zero if nobody holds but others wait
 	Since  time.Time
 	Queue  int // claims that wait
@@ -145,7 +95,8 @@ func (e *LimitError) Error() string {
 // Is reports whether target is ErrLimit.
 func (e *LimitError) Is(target error) bool { return target == ErrLimit }
 
-// KindError is a claim on a name that is in use as another kind of lock. It matches ErrKind.
+// KindError is a claim on a name that is in use as another kind of lock. It matches ErrKind. A semaphore whose limit
+// was set by Resize is in use even while nobody claims it, until Resize has the limit forgotten.
 type KindError struct {
 	Name      string
 	Semaphore bool // it is in use as a semaphore; otherwise as a lock
@@ -165,7 +116,8 @@ func (e *KindError) Is(target error) bool { return target == ErrKind }
 type Cause uint8
 
 const (
-	// CauseExpired: the node's own deadline passed without an answer of the cluster, or the cluster expired the session.
+	// CauseExpired: the node's own deadline passed without an answer of the cluster, or the cluster expired the
+	// session.
 	CauseExpired Cause = iota + 1
 	// CauseForced: somebody released the lock by force.
 	CauseForced
@@ -175,12 +127,15 @@ const (
 	CauseNodeClosed
 	// CauseClusterChanged: the cluster does not know this history any more.
 	CauseClusterChanged
-	// CauseDiverged: the node's state was found to differ from the other members', so what it had told its sessions may be wrong.
+	// CauseDiverged: the node's state was found to differ from the other members', so what it had told its sessions may
+	// be wrong.
 	CauseDiverged
 	// CauseNoQuorum: as CauseExpired, and the last attempts to renew found no leader.
 	CauseNoQuorum
 	// CauseMaxHold: the hold lasted as long as its MaxHold option allows.
 	CauseMaxHold
+	// CauseCopied: the node runs on a copy of another live node's data directory, and has failed. See Node.Err.
+	CauseCopied
 )
 
 func (c Cause) String() string {
@@ -201,11 +156,16 @@ func (c Cause) String() string {
 		return "lease expired without a quorum"
 	case CauseMaxHold:
 		return "held for as long as MaxHold allows"
+	case CauseCopied:
+		return "the node runs on a copy of another one's data directory"
 	}
 	return fmt.Sprintf("cause %d", uint8(c))
 }
 
-// LostError tells of a hold, or of a whole session, that is gone. It matches ErrLost, and ErrClosed where the owner closed it.
+// LostError tells of a hold, or of a whole session, that is gone. It matches ErrLost, and by its Cause one more
+// sentinel: ErrClosed (CauseSessionClosed, CauseNodeClosed), ErrNoQuorum (CauseNoQuorum), ErrClusterChanged
+// (CauseClusterChanged), ErrDiverged (CauseDiverged) or ErrFailed (CauseCopied). CauseExpired, CauseForced and
+// CauseMaxHold have no sentinel of their own.
 type LostError struct {
 	Name   string // lock name; empty for a session
 	Token  Token
@@ -249,12 +209,14 @@ func (e *LostError) Is(target error) bool {
 		return e.Cause == CauseDiverged
 	case ErrNoQuorum:
 		return e.Cause == CauseNoQuorum
+	case ErrFailed:
+		return e.Cause == CauseCopied
 	}
 	return false
 }
 
-// WaitError is a call that ended before the cluster (or the lock's holder) let it succeed. It unwraps to the ctx error and, where no
-// leader answered, to ErrNoQuorum.
+// WaitError is a call that ended before the cluster (or the lock's holder) let it succeed. It unwraps to the ctx error
+// and, where no leader answered, to ErrNoQuorum.
 type WaitError struct {
 	Op      string  // "lock", "open session", ...
 	Name    string  // lock name, if any
@@ -278,7 +240,9 @@ func (e *WaitError) Error() string {
 		b.WriteString(e.Waiting)
 		b.WriteString(": ")
 	}
-	if none := (*noQuorumError)(nil); errors.As(e.Err, &none) && strings.Contains(e.Waiting, ErrNoQuorum.Error()) {
+	if e.Err == nil {
+		b.WriteString("failed")
+	} else if none := (*noQuorumError)(nil); errors.As(e.Err, &none) && strings.Contains(e.Waiting, ErrNoQuorum.Error()) {
 		b.WriteString(none.err.Error()) // once is enough
 	} else {
 		b.WriteString(e.Err.Error())
@@ -289,13 +253,16 @@ func (e *WaitError) Error() string {
 // Unwrap gives the ctx error and the sentinels that apply.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// DivergedError tells of a member whose copy of the replicated state is not that of the others. It matches ErrDiverged. The cause is a fault of its memory
-// or of the program. Its data directory is marked, so that it does not come back with it.
+// DivergedError tells of a member whose copy of the replicated state is not that of the others. It matches ErrDiverged.
+// The cause is a fault of its memory or of the program. Its data directory is marked, so that it does not come back
+// with it.
 //
-// Where a majority agrees, the member is made anew with an empty directory, and joins the others. After a split there is nothing to join: all members are made anew
-// with empty directories, and found a new cluster, whose tokens are higher than those of the old one (if no clock has been set back).
+// Where a majority agrees, the member is made anew with an empty directory, and joins the others. After a split there
+// is nothing to join: all members are made anew with empty directories, and found a new cluster, whose tokens are
+// higher than those of the old one (if no clock has been set back).
 type DivergedError struct {
-	Index   uint64   // log index at which the hashes of the states were compared: they have differed since then or since before
+	// log index at which the hashes of the states were compared: they have differed since then or since before
+	Index   uint64
 	Hash    string   // of this member's state, in hexadecimal
 	Differs []string // server ids of the voters that had another hash
 	Voters  int      // number of all voters at that index
@@ -313,12 +280,12 @@ func (e *DivergedError) Error() string {
 // Is reports whether target is ErrDiverged.
 func (e *DivergedError) Is(target error) bool { return target == ErrDiverged }
 
-// SnapshotError tells of a snapshot that is sound to the last byte and yet does not give the state that it was taken of. The node has failed: it does not
-// serve such a state, nor hand it on.
+// SnapshotError tells of a snapshot that is sound to the last byte and yet does not give the state that it was taken
+// of. The node has failed: it does not serve such a state, nor hand it on.
 type SnapshotError struct {
 	Index uint64 // log index of the snapshot
-	// Taken: this member took it just now, and its memory or the program is at fault. Otherwise the snapshot was found at a start or was received, and who is at
-	// fault, who wrote it or who reads it, cannot be told from it.
+	// Taken: this member took it just now, and its memory or the program is at fault. Otherwise the snapshot was found
+	// at a start or was received, and who is at fault, who wrote it or who reads it, cannot be told from it.
 	Taken bool
 
 	cause error
@@ -336,7 +303,7 @@ type StaleTokenError = fence.StaleTokenError
 
 // failure turns what the inner packages return into this package's errors: no raw error of the consensus library, and none of an
 // internal package, leaves otherwise. A nil error stays nil.
-func failure(op, name string, err error) error {
+func failure(ctx context.Context, op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -347,7 +314,11 @@ func failure(op, name string, err error) error {
 	case routed != nil && errors.Is(err, commit.ErrOverloaded):
 		wait.Waiting, wait.Err = routed.Why, ErrOverloaded
 	case routed != nil:
-		wait.Waiting, wait.Err = routed.Why, joined(routed.Err, routed.NoLeader)
+		why := routed.Err
+		if ctx.Err() != nil && errors.Is(why, ctx.Err()) {
+			why = ended(ctx)
+		}
+		wait.Waiting, wait.Err = routed.Why, joined(why, routed.NoLeader)
 	}
 	return wait
 }
@@ -385,7 +356,7 @@ func refusal(op, name string, r *locktable.Result) error {
 	case locktable.CodeNoSession:
 		return &LostError{Name: name, Cause: CauseExpired, Reason: "the cluster does not know the session"}
 	case locktable.CodeLocked:
-		e := &LockedError{Name: name, Queue: r.Waiters}
+		e := &LockedError{Name: cmp.Or(r.Detail, name), Queue: r.Waiters}
 		if r.Blocker != nil {
 			e.Holder = holderOf(r.Blocker)
 			e.Since = e.Holder.Since

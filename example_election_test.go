@@ -2,10 +2,13 @@ package quorumlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 func ExampleElection_Run() {
@@ -28,6 +31,54 @@ func ExampleElection_Run() {
 	// Output:
 	// leading; writes carry a token: true
 	// error: <nil>
+}
+
+// Campaign and Resign are there for when a function, as Run wants it, does not fit.
+func ExampleElection_Campaign() {
+	node := open()
+	defer node.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // bounds the wait, not the leadership
+	defer cancel()
+
+	leadership, err := quorumlock.NewElection(node, "scheduler").Campaign(ctx, "10.0.0.5:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	select {
+	case <-leadership.Done():
+		fmt.Println("lost:", leadership.Err())
+	default:
+		fmt.Println("leading:", leadership.Err() == nil)
+	}
+	fmt.Println("resigned:", leadership.Resign())
+	fmt.Println("afterwards:", leadership.Err())
+	// Output:
+	// leading: true
+	// resigned: <nil>
+	// afterwards: leadership resigned
+}
+
+// Where the leader serves, for a client that is no candidate.
+func ExampleElection_Leader() {
+	node := open()
+	defer node.Close()
+	ctx := context.Background()
+	election := quorumlock.NewElection(node, "scheduler")
+	_, err := election.Leader(ctx)
+	fmt.Println("nobody yet:", errors.Is(err, quorumlock.ErrNoLeader))
+
+	leadership, err := election.Campaign(ctx, "10.0.0.5:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	leader, err := election.Leader(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(leader.Node, "serves at", leader.Value, "- token shown:", leader.Token == leadership.Token())
+	// Output:
+	// nobody yet: true
+	// web-1 serves at 10.0.0.5:8080 - token shown: true
 }
 
 func ExampleElection_Observe() {
@@ -78,6 +129,10 @@ func ExampleLeadership_HandOver() {
 	err = first.HandOver(ctx, "web-2")
 	fmt.Println(err, "- still leading:", first.Err() == nil)
 
+	before, err := node.Inspect(ctx, "scheduler")
+	if err != nil {
+		log.Fatal(err)
+	}
 	elected := make(chan *quorumlock.Leadership)
 	go func() {
 		second, err := election.Campaign(ctx, "second")
@@ -86,12 +141,11 @@ func ExampleLeadership_HandOver() {
 		}
 		elected <- second
 	}()
-	for {
-		waiting, err := election.Candidates(ctx)
+	for event, err := range node.WatchFrom(ctx, "scheduler", before.Rev) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if len(waiting) > 0 {
+		if event.Kind == watch.Queued { // the candidate stands in the queue
 			break
 		}
 	}

@@ -32,7 +32,8 @@ func ExampleNode_Locks() {
 	// shard/2 held by web-1 waiting: 0
 }
 
-// What this node knows by itself: at once and without a quorum, marked with how long ago it was in touch with its group.
+// What this node knows by itself: at once and without a quorum, marked with how long ago it was in touch with its
+// group.
 func ExampleLocal() {
 	node := open()
 	defer node.Close()
@@ -40,7 +41,7 @@ func ExampleLocal() {
 	if _, err := quorumlock.NewMutex(node, "job-x").Lock(ctx); err != nil {
 		log.Fatal(err)
 	}
-	info, err := node.Inspect(ctx, "job-x", quorumlock.Local)
+	info, err := node.Inspect(ctx, "job-x", quorumlock.Local())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -76,37 +77,44 @@ func ExampleNode_Members() {
 	// 1 of 1 voters reachable
 }
 
-// A read, and from its revision on every change: nothing is missed in between.
+// A read, and from its revision on every change: nothing is missed in between. A prefix that ends with a separator
+// takes in no other family of names.
 func ExampleNode_WatchFrom() {
 	node := open()
 	defer node.Close()
 	ctx := context.Background()
-	info, err := node.Inspect(ctx, "job-x")
+	info, err := node.Inspect(ctx, "shard/1") // any name: a revision is that of the whole cluster
 	if err != nil {
 		log.Fatal(err)
 	}
-	hold, err := quorumlock.NewMutex(node, "job-x").Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
+
+	for _, name := range []string{"shard/1", "shards", "shard/2"} {
+		hold, err := quorumlock.NewMutex(node, name).Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := hold.Unlock(); err != nil {
+			log.Fatal(err)
+		}
 	}
-	if err := hold.Unlock(); err != nil {
-		log.Fatal(err)
-	}
-	for e, err := range node.WatchFrom(ctx, "job-x", info.Rev) {
+	for e, err := range node.WatchFrom(ctx, "shard/", info.Rev) {
 		if err != nil {
 			log.Fatal(err) // errors.Is(err, watch.ErrFellBehind): read again
 		}
-		fmt.Println(e.Kind, e.Name)
-		if e.Kind == watch.Released {
+		fmt.Println(e.Name, e.Kind, "for", e.Node)
+		if e.Name == "shard/2" && e.Kind == watch.Released {
 			break
 		}
 	}
 	// Output:
-	// granted job-x
-	// released job-x
+	// shard/1 granted for web-1
+	// shard/1 released for web-1
+	// shard/2 granted for web-1
+	// shard/2 released for web-1
 }
 
-// A session with a TTL of its own. One below 5 s is refused where a change of leader could outlast it; the error tells the numbers.
+// A session with a TTL of its own. One below 5 s is refused where a change of leader could outlast it; the error tells
+// the numbers.
 func ExampleNode_NewSession() {
 	node := open()
 	defer node.Close()

@@ -10,7 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock"
 )
 
-// A writer publishes a new version, and goes on to read it while other readers are let in, with no other writer in between.
+// A writer publishes a new version, and goes on to read it while other readers are let in, with no other writer in
+// between.
 func ExampleRWMutex_Downgrade() {
 	node := open()
 	defer node.Close()
@@ -75,7 +76,8 @@ func ExampleSemaphore_Resize() {
 	// semaphore "licences": limit 50 was named, but 3 is agreed on
 }
 
-// Money goes from one account to another: both are locked in one step, in whatever order they are named, so transfers in both directions cannot deadlock.
+// Money goes from one account to another: both are locked in one step, in whatever order they are named, so transfers
+// in both directions cannot deadlock.
 func ExampleMultiMutex() {
 	node := open()
 	defer node.Close()
@@ -126,6 +128,40 @@ func ExampleHold_Transfer() {
 	// a higher token: true
 	// good once: true
 	// <nil>
+}
+
+// What the worker's side of a transfer does with a ticket that came with the job.
+func ExampleReceive() {
+	node := open()
+	defer node.Close()
+	ctx := context.Background()
+
+	giver, err := quorumlock.NewMutex(node, "job-x").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ticket, err := giver.Transfer(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	work := func(ticket quorumlock.Ticket) error {
+		hold, err := quorumlock.Receive(ctx, node, ticket, quorumlock.Note("worker 7"))
+		if errors.Is(err, quorumlock.ErrTicket) {
+			return errors.New("another worker has the job, or its giver is gone")
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println("working on", hold.Name(), "with a new token:", hold.Token() > giver.Token())
+		return hold.Unlock()
+	}
+	fmt.Println(work(ticket))
+	fmt.Println(work(ticket))
+	// Output:
+	// working on job-x with a new token: true
+	// <nil>
+	// another worker has the job, or its giver is gone
 }
 
 // Nobody holds the lock for longer than a while, whatever becomes of the work.

@@ -185,8 +185,8 @@ func newElectorate(index uint64, c raft.Configuration) electorate {
 	return e
 }
 
-// StoreConfiguration implements raft.ConfigurationStore. Raft (v1.8.0) brings committed configurations in log order, between the entries, also those that it
-// replays at a start; not the one that stands in a snapshot instead.
+// StoreConfiguration implements raft.ConfigurationStore. Raft (v1.8.0) brings committed configurations in log order,
+// between the entries, also those that it replays at a start; not the one that stands in a snapshot instead.
 func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

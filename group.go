@@ -45,7 +45,8 @@ type group struct {
 	observer *raft.Observer
 	seen     chan raft.Observation
 	gone     chan struct{} // closed when the observation loop has ended
-	changed  func()        // the leader may have changed
+	asked    *requests
+	changed  func() // the leader may have changed
 	clock    clock.Source
 	stopping sync.Once
 	stopped  chan struct{} // closed when raft has stopped
@@ -97,7 +98,7 @@ func startGroup(cfg groupConfig) (*group, error) {
 	}
 	g := &group{
 		raft: r, trans: trans, streams: streams, store: cfg.store, clock: cfg.clock, changed: cfg.changed,
-		seen: make(chan raft.Observation, 16), gone: make(chan struct{}), stopped: make(chan struct{}),
+		seen: make(chan raft.Observation, 16), gone: make(chan struct{}), stopped: make(chan struct{}), asked: newRequests(),
 	}
 	g.observer = raft.NewObserver(g.seen, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
@@ -138,9 +139,9 @@ func (g *group) stop(ctx context.Context) bool {
 }
 
 func (g *group) shutdown() {
-	down := g.raft.Shutdown()
 	g.streams.cut() // calls to peers that do not answer would hold it up
-	_ = down.Error()
+	g.asked.drain(drainBound)
+	_ = g.raft.Shutdown().Error()
 	g.raft.DeregisterObserver(g.observer)
 	close(g.seen)
 	<-g.gone
@@ -186,8 +187,12 @@ func (g *group) configuration() (list []membership.Server, index uint64) {
 // propose starts one entry. The futures of raft never leave this function: wait gives results or a *commit.Error.
 func (g *group) propose(cmds []*locktable.Command) func() ([]locktable.Result, error) {
 	data := wire.AppendBatch(nil, g.clock.Now().Wall.UnixMilli(), cmds)
+	if !g.asked.begin() {
+		return func() ([]locktable.Result, error) { return nil, outcome(raft.ErrNotLeader) }
+	}
 	future := g.raft.Apply(data, enqueueTimeout)
 	return func() ([]locktable.Result, error) {
+		defer g.asked.end()
 		if err := future.Error(); err != nil {
 			return nil, outcome(err)
 		}
@@ -221,7 +226,7 @@ func outcome(err error) error {
 
 // barrier returns once everything committed before it has been applied here; only a leader can. ctx bounds the wait.
 func (g *group) barrier(ctx context.Context) error {
-	return await(ctx, func() raft.Future { return g.raft.Barrier(enqueueTimeout) })
+	return g.await(ctx, func() raft.Future { return g.raft.Barrier(enqueueTimeout) })
 }
 
 // bootstrap makes servers the first configuration and returns when this node has it. Raft's future is not waited for: if the disk fails between two of
@@ -259,21 +264,21 @@ func suffrage(voter bool) raft.ServerSuffrage {
 // The address of a server in the configuration is its id, never dialable by itself: it is resolved through gossip at each dial, so
 // a server under a new address needs no change of the configuration, and an address that somebody else took over reaches nobody.
 func (g *group) addNonvoter(ctx context.Context, id string) error {
-	return await(ctx, func() raft.Future {
+	return g.await(ctx, func() raft.Future {
 		return g.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, confTimeout)
 	})
 }
 
 func (g *group) addVoter(ctx context.Context, id string) error {
-	return await(ctx, func() raft.Future { return g.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(id), 0, confTimeout) })
+	return g.await(ctx, func() raft.Future { return g.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(id), 0, confTimeout) })
 }
 
 func (g *group) demote(ctx context.Context, id string) error {
-	return await(ctx, func() raft.Future { return g.raft.DemoteVoter(raft.ServerID(id), 0, confTimeout) })
+	return g.await(ctx, func() raft.Future { return g.raft.DemoteVoter(raft.ServerID(id), 0, confTimeout) })
 }
 
 func (g *group) remove(ctx context.Context, id string) error {
-	return await(ctx, func() raft.Future { return g.raft.RemoveServer(raft.ServerID(id), 0, confTimeout) })
+	return g.await(ctx, func() raft.Future { return g.raft.RemoveServer(raft.ServerID(id), 0, confTimeout) })
 }
 
 // transfer hands leadership to a voter that answered just now and said which index its log ends with: raft's own choice ignores liveness.
@@ -286,7 +291,7 @@ func (g *group) transfer(ctx context.Context, id string, last uint64) error {
 	if !g.offers.allow(g.raft.CurrentTerm(), id, last, g.lastIndex()) {
 		return errOffered
 	}
-	return await(ctx, func() raft.Future {
+	return g.await(ctx, func() raft.Future {
 		return g.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id))
 	})
 }
@@ -321,7 +326,7 @@ func (o *offers) allow(term uint64, id string, last, own uint64) bool {
 
 // snapshot takes a snapshot now.
 func (g *group) snapshot(ctx context.Context) error {
-	err := await(ctx, func() raft.Future { return g.raft.Snapshot() })
+	err := g.await(ctx, func() raft.Future { return g.raft.Snapshot() })
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}
@@ -330,9 +335,15 @@ func (g *group) snapshot(ctx context.Context) error {
 
 // await bounds a request by ctx: raft's own timeouts cover the queueing only, and that blocks the caller. The goroutine ends with the future, at the latest
 // when raft has stopped.
-func await(ctx context.Context, request func() raft.Future) error {
+func (g *group) await(ctx context.Context, request func() raft.Future) error {
+	if !g.asked.begin() {
+		return fmt.Errorf("consensus: %w", raft.ErrRaftShutdown)
+	}
 	done := make(chan error, 1)
-	go func() { done <- request().Error() }()
+	go func() {
+		defer g.asked.end()
+		done <- request().Error()
+	}()
 	select {
 	case err := <-done:
 		if err != nil {

@@ -51,7 +51,7 @@ func (h *Hold) handOverTo(seq uint64, rev locktable.Rev) *locktable.Command {
 // releaseTo settles the bequest, in time by the rules of Unlock, and leaves the rest to the background.
 func (h *Hold) releaseTo(ctx context.Context, b *bequest) error {
 	s := h.session()
-	inTime, cancel := context.WithTimeout(s.life, max(h.left(), 0))
+	inTime, cancel := h.inTime()
 	defer cancel()
 	stop := context.AfterFunc(ctx, cancel)
 	defer stop()

@@ -10,8 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
 
-// Hold is one grant of a lock. It is held until Unlock, or until it is lost; a lost hold is never held again. All methods are safe for
-// concurrent use.
+// Hold is one grant of a lock. It is held until Unlock, or until it is lost; a lost hold is never held again. All
+// methods are safe for concurrent use.
 type Hold struct {
 	claim *claim
 	token Token // by which the cluster knows the grant
@@ -33,14 +33,15 @@ type Hold struct {
 
 func newHold(c *claim, t Token, now clock.Reading) *Hold {
 	h := &Hold{claim: c, token: t, done: make(chan struct{}), warn: make(chan struct{})}
-	if most := c.want.maxHold; most > 0 {
-		h.limit = capLease(most, c.session.ttl, now)
+	if h.limit = c.limit; h.limit == nil && c.want.maxHold > 0 {
+		h.limit = capLease(c.want.maxHold, c.session.ttl, now)
 	}
 	return h
 }
 
-// Token is the fencing token of this grant: pass it along with every write to a resource that checks it. It is zero, which every checker refuses, for the permits of a
-// Semaphore: their holders work at the same time, so no order between them could be checked.
+// Token is the fencing token of this grant: pass it along with every write to a resource that checks it. It is zero,
+// which every checker refuses, for the permits of a Semaphore: their holders work at the same time, so no order between
+// them could be checked.
 func (h *Hold) Token() Token {
 	if h.claim.want.mode == locktable.Permits {
 		return 0
@@ -54,12 +55,14 @@ func (h *Hold) Name() string { return h.claim.name }
 // Names are the names of all locks that are held by it, one except for a MultiMutex.
 func (h *Hold) Names() []string { return slices.Clone(h.claim.want.names) }
 
-// Done is closed when the hold ends, by Unlock or by loss; Err then tells which. After a suspend of the machine it is closed within
-// 250 ms of the wake-up; Err tells at once.
+// Done is closed when the hold ends: by Unlock, by Transfer, by RWMutex.Downgrade, or by loss; Err then tells which.
+// After a suspend of the machine it is closed within 250 ms of the wake-up; Err tells at once.
 func (h *Hold) Done() <-chan struct{} { return h.done }
 
-// Err is nil while the lock is held. Afterwards it is ErrUnlocked or a *LostError. It is ErrUnsure while the machine's clocks leave it in doubt; from that
-// a hold may recover, so Done stays open. It reads the clocks itself and never trusts a timer: asked right after a pause, it tells the truth.
+// Err is nil while the lock is held. Afterwards it is for good ErrUnlocked (by Unlock or RWMutex.Downgrade),
+// ErrTransferred (by Transfer) or a *LostError. It is ErrUnsure while the machine's clocks leave it in doubt; from that
+// a hold may recover, so Done stays open. It reads the clocks itself and never trusts a timer: asked right after a
+// pause, it tells the truth.
 func (h *Hold) Err() error {
 	s := h.session()
 	s.mu.Lock()
@@ -96,8 +99,8 @@ func (h *Hold) errLocked(now clock.Reading) error {
 	return nil
 }
 
-// Deadline is when the hold is lost unless it is renewed before, on this machine's wall clock and for display: decide by Err or Done. It
-// moves on with each renewal, except while a forced release drains the hold, and not beyond MaxHold.
+// Deadline is when the hold is lost unless it is renewed before, on this machine's wall clock and for display: decide
+// by Err or Done. It moves on with each renewal, except while a forced release drains the hold, and not beyond MaxHold.
 func (h *Hold) Deadline() time.Time {
 	s := h.session()
 	s.mu.Lock()
@@ -106,8 +109,9 @@ func (h *Hold) Deadline() time.Time {
 	return now.Wall.Add(h.leftLocked(now))
 }
 
-// Jeopardy is closed when renewals are failing, a forced release has begun, or MaxHold is near: unless that changes the hold is lost at Deadline. After a recovery Jeopardy returns a
-// new channel.
+// Jeopardy is closed when renewals are failing, a forced release has begun, or MaxHold is near: unless that changes the
+// hold is lost at Deadline. It is closed too by a loss that comes without a warning. After a recovery Jeopardy returns
+// a new channel.
 func (h *Hold) Jeopardy() <-chan struct{} {
 	s := h.session()
 	s.mu.Lock()
@@ -130,20 +134,26 @@ func (h *Hold) Context(parent context.Context) (context.Context, context.CancelF
 		h.cancels = make(map[*context.CancelCauseFunc]struct{})
 	}
 	h.cancels[&cancel] = struct{}{}
-	return ctx, func() {
+	forget := func() {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		delete(h.cancels, &cancel)
-		s.mu.Unlock()
+	}
+	stop := context.AfterFunc(parent, forget)
+	return ctx, func() {
+		stop()
+		forget()
 		cancel(context.Canceled)
 	}
 }
 
-// Unlock releases the lock. It takes no context, because it must run after the caller's has ended: it waits for the cluster's answer at most
-// until the hold's deadline, and by then the TTL has the release under way anyway.
+// Unlock releases the lock. It takes no context, because it must run after the caller's has ended: it waits for the
+// cluster's answer at most until the hold's deadline, and by then the TTL has the release under way anyway.
 //
-// Nil means released. ErrUnlocked: it was released before; ErrTransferred: it was given away. A *LostError: the hold had ended before, so the work under it may have overlapped with a
-// successor's. A *WaitError: the work was covered to its end, but no answer came before the deadline; the lock becomes free by its TTL at the latest. (A
-// ForceRelease with Now is by its nature the exception: word of it may not have come.)
+// Nil means released. ErrUnlocked: an Unlock or a Downgrade came before; ErrTransferred: it was given away. A
+// *LostError: the hold had ended before, so the work under it may have overlapped with a successor's. A *WaitError: the
+// work was covered to its end, but no answer came before the deadline; the lock becomes free by its TTL at the latest.
+// (A ForceRelease with Now is by its nature the exception: word of it may not have come.)
 func (h *Hold) Unlock() error { return h.unlockBy(h.release) }
 
 // unlockBy ends the hold here, and then has the cluster release it, which is what release does under the sequence that it is given.
@@ -155,13 +165,12 @@ func (h *Hold) unlockBy(release func(seq uint64) error) error {
 	switch {
 	case h.released:
 		s.mu.Unlock()
-		return ErrUnlocked
+		return ErrUnlocked // whatever ended it meanwhile
 	case h.covered && s.life.Err() != nil: // Close had no more time
 		h.released = true
 		s.mu.Unlock()
 		return h.unconfirmed()
 	case err != nil && !errors.Is(err, ErrUnsure) && !h.covered:
-		h.released = true
 		s.mu.Unlock()
 		return err
 	}
@@ -182,14 +191,11 @@ func (h *Hold) coverLocked() {
 	if s.life.Err() != nil || h.err != nil && !(h.closing && s.work > 0) {
 		return
 	}
-	lease, now := &s.lease, s.node.clock.Now()
-	if h.frozen != nil {
-		lease = h.frozen
-	}
+	now := s.node.clock.Now()
 	if h.err == nil && h.pastLimit(now) {
 		return
 	}
-	if state := lease.state(now); state == leaseHeld || state == leaseJeopardy {
+	if state := h.leaseLocked().state(now); state == leaseHeld || state == leaseJeopardy {
 		h.covered = true
 	}
 }
@@ -238,11 +244,20 @@ func (h *Hold) forcedBy(res *locktable.Result) *LostError {
 	return lost
 }
 
-// releaseInTime waits until the deadline that the hold has now, and leaves the rest to the background: renewals of a session that lives on move the
-// session's deadline, and must not move the end of this wait.
+// inTime is a context for a release: it ends at the deadline that the lease has now. Renewals of a session that lives on move the session's deadline, and must not move
+// the end of this wait. The end of MaxHold does not count: the work is over, and the cluster knows of no such end.
+func (h *Hold) inTime() (context.Context, context.CancelFunc) {
+	s := h.session()
+	s.mu.Lock()
+	left := h.leaseLocked().left(s.node.clock.Now())
+	s.mu.Unlock()
+	return context.WithTimeout(s.life, max(left, 0))
+}
+
+// releaseInTime waits for the answer as long as inTime says, and leaves the rest to the background.
 func (h *Hold) releaseInTime(cmd locktable.Command) (locktable.Result, error) {
 	s := h.session()
-	ctx, cancel := context.WithTimeout(s.life, max(h.left(), 0))
+	ctx, cancel := h.inTime()
 	defer cancel()
 	res, err := s.persist(ctx, "unlock", h.claim.name, cmd)
 	if err != nil && s.life.Err() == nil {
@@ -256,26 +271,26 @@ func (h *Hold) unlock(seq uint64) locktable.Command {
 }
 
 // persistUnlock repeats an unlock until it is answered or the session is over.
-func (h *Hold) persistUnlock(cmd locktable.Command) {
+func (h *Hold) persistUnlock(cmd locktable.Command) (answered bool) {
 	s := h.session()
-	if _, err := s.persist(s.life, "unlock", h.claim.name, cmd); err == nil {
-		s.finish(cmd.Seq)
+	if _, err := s.persist(s.life, "unlock", h.claim.name, cmd); err != nil {
+		return false
 	}
+	s.finish(cmd.Seq)
+	return true
 }
 
-// left is how long the hold would be trusted from now without another renewal.
-func (h *Hold) left() time.Duration {
-	s := h.session()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return h.leftLocked(s.node.clock.Now())
-}
-
-func (h *Hold) leftLocked(now clock.Reading) time.Duration {
-	left := h.session().lease.left(now)
+// leaseLocked is what the hold lives on: its session's lease, or the copy that a drain has frozen.
+func (h *Hold) leaseLocked() *lease {
 	if h.frozen != nil {
-		left = h.frozen.left(now)
+		return h.frozen
 	}
+	return &h.session().lease
+}
+
+// leftLocked is how long the hold would be trusted from now without another renewal.
+func (h *Hold) leftLocked(now clock.Reading) time.Duration {
+	left := h.leaseLocked().left(now)
 	if h.limit != nil {
 		left = min(left, h.limit.left(now))
 	}
@@ -287,6 +302,9 @@ func (h *Hold) forgetLocked() { delete(h.session().claims, h.claim.seq) }
 
 func (h *Hold) loseLocked(cause *LostError) {
 	cause.Token = h.Token()
+	if h.err == nil {
+		h.warnLocked() // who waits for the warning alone hears of the loss too
+	}
 	h.endLocked(cause)
 }
 

@@ -15,7 +15,7 @@ type LockInfo struct {
 	Holding int      // all that hold it
 	Queue   []Waiter // the first of those that wait, as many, in the order in which they will be served
 	Waiting int      // all that wait
-	Limit   int      // of a semaphore that is in use or was resized, else zero
+	Limit   int      // of a semaphore that is in use, or whose limit was set by Resize and is remembered; else zero
 	InUse   int      // permits held of it
 
 	Index uint64 // log index of the state shown
@@ -23,12 +23,13 @@ type LockInfo struct {
 
 	// Local says that this node's own state is shown, which may be stale.
 	Local bool
-	// Age is how long ago this node was last in touch with its group, with Local; zero otherwise. For a follower that is the last message of a
-	// leader (or the vote that it gave to one that wanted to be it), for a leader the last time that a majority of the voters said they follow it. AgeUnknown
-	// means: not since the node was opened.
+	// Age is how long ago this node was last in touch with its group, with Local; zero otherwise. For a follower that
+	// is the last message of a leader (or the vote that it gave to one that wanted to be it), for a leader the last
+	// time that a majority of the voters said they follow it. AgeUnknown means: not since the node was opened.
 	//
-	// It tells how far to believe in the node, not how old the state is: the state may lack what was on its way then, about 0.1 s in a calm cluster and more if
-	// the node's disk is slow; Index tells how far it has got. And a node that led until it lost its voters counts from when it noticed.
+	// It tells how far to believe in the node, not how old the state is: the state may lack what was on its way then,
+	// about 0.1 s in a calm cluster and more if the node's disk is slow; Index tells how far it has got. And a node
+	// that led until it lost its voters counts from when it noticed.
 	Age time.Duration
 }
 
@@ -44,24 +45,27 @@ type Waiter struct {
 	Permits  int // of a semaphore
 }
 
-// ReadOption changes where Inspect, Locks and Members get their answer from. The one there is is Local.
+// ReadOption changes where Inspect, Locks and Members get their answer from. Local gives the only one there is.
 type ReadOption func(*reading)
 
 type reading struct{ local bool }
 
-// Local makes a read answer from this node's own state, without asking anybody: at once, without a quorum, and while the node's disk hangs. The answer may be
-// stale, and is marked so. It must not decide who holds a lock: that is what tokens and fences are for.
-func Local(r *reading) { r.local = true }
+// Local makes a read answer from this node's own state, without asking anybody: at once, without a quorum, and while
+// the node's disk hangs. The answer may be stale, and is marked so. It must not decide who holds a lock: that is what
+// tokens and fences are for.
+func Local() ReadOption { return func(r *reading) { r.local = true } }
 
 func readingOf(opts []ReadOption) (r reading) {
 	for _, opt := range opts {
-		opt(&r)
+		if opt != nil {
+			opt(&r)
+		}
 	}
 	return r
 }
 
-// Inspect shows who holds a lock and who waits for it. The answer is linearizable: it comes through the log, so it is no older than the call; with Local
-// it is this node's own. An unknown name is a free lock. ctx bounds the round trip.
+// Inspect shows who holds a lock and who waits for it. The answer is linearizable: it comes through the log, so it is
+// no older than the call; with Local it is this node's own. An unknown name is a free lock. ctx bounds the round trip.
 func (n *Node) Inspect(ctx context.Context, name string, opts ...ReadOption) (LockInfo, error) {
 	const op = "inspect"
 	if err := n.usable(ctx, op); err != nil {
@@ -92,11 +96,13 @@ func (n *Node) inspectLocal(name string) (LockInfo, error) {
 	return localInfo(&seen, age), nil
 }
 
-// Locks shows all locks that somebody holds or waits for and whose names begin with prefix, in the order of their names; "" is all of them. They come in pages of up
-// to 100: each is linearizable, as of its Index, so a lock that changes hands meanwhile is shown as it was when its page was read, and one is neither shown twice
-// nor left out if it is there all the time. With Local the pages are this node's own.
+// Locks shows all locks that somebody holds or waits for, and all semaphores whose limit was set by Resize, whose names
+// begin with prefix, in the order of their names; "" is all of them. They come in pages of up to 100: each is
+// linearizable, as of its Index, so a lock that changes hands meanwhile is shown as it was when its page was read, and
+// one is neither shown twice nor left out if it is there all the time. With Local the pages are this node's own.
 //
-// The loop is the lifetime: leaving it asks for no further page. ctx bounds all of it. An error is the last thing that comes.
+// The loop is the lifetime: leaving it asks for no further page. ctx bounds all of it. An error is the last thing that
+// comes.
 func (n *Node) Locks(ctx context.Context, prefix string, opts ...ReadOption) iter.Seq2[LockInfo, error] {
 	pages := n.lockPage
 	if readingOf(opts).local {
@@ -126,6 +132,11 @@ func (n *Node) checkList(ctx context.Context, prefix string) error {
 	if err := n.usable(ctx, opList); err != nil {
 		return err
 	}
+	return checkPrefix(prefix)
+}
+
+// checkPrefix refuses what no name can begin with.
+func checkPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
 
-// Leadership is one term of one leader. It lasts until Resign or HandOver, or until it is lost; what has ended never comes back. All methods are safe for concurrent
-// use.
+// Leadership is one term of one leader. It lasts until Resign or HandOver, or until it is lost; what has ended never
+// comes back. All methods are safe for concurrent use.
 type Leadership struct {
 	election *Election
 	hold     *Hold
@@ -40,8 +40,8 @@ func (l *Leadership) Token() Token { return l.hold.Token() }
 // Done is closed when the leadership ends; Err then tells how.
 func (l *Leadership) Done() <-chan struct{} { return l.life.Done() }
 
-// Err is nil while this candidate leads. Afterwards it is ErrResigned or a *LostError. Like Hold.Err it reads the clocks itself, and is ErrUnsure while they leave it in
-// doubt.
+// Err is nil while this candidate leads. Afterwards it is ErrResigned or a *LostError. Like Hold.Err it reads the
+// clocks itself, and is ErrUnsure while they leave it in doubt.
 func (l *Leadership) Err() error {
 	if l.life.Err() != nil {
 		return context.Cause(l.life)
@@ -55,7 +55,8 @@ func (l *Leadership) Deadline() time.Time { return l.hold.Deadline() }
 // Jeopardy is closed when renewals are failing: see Hold.Jeopardy.
 func (l *Leadership) Jeopardy() <-chan struct{} { return l.hold.Jeopardy() }
 
-// Context gives a context that ends when the leadership does, with the cause Err; or when parent ends. Call cancel when done with it.
+// Context gives a context that ends when the leadership does, with the cause Err; or when parent ends. Call cancel when
+// done with it.
 func (l *Leadership) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	if l.life.Err() != nil {
 		ctx, end := context.WithCancelCause(parent)
@@ -99,11 +100,13 @@ func (l *Leadership) give(heir *bequest) bool {
 	return true
 }
 
-// Proclaim publishes another value. Nil means that it is published: who asks for the leader from now on is told, and who observes the election will be. A *LostError means that
-// this candidate does not lead any more, and ErrResigned that it gave the leadership up.
+// Proclaim publishes another value. Nil means that it is published: who asks for the leader from now on is told, and
+// who observes the election will be. A *LostError means that this candidate does not lead any more, and ErrResigned
+// that it gave the leadership up.
 //
-// After a *WaitError the value may have been published or not, and may yet be, until another call returns: values take their turns in the order of the calls, so the next one waits
-// until nothing of this one is under way. ctx bounds the wait.
+// After a *WaitError the value may have been published or not, and may yet be, until another call returns: values take
+// their turns in the order of the calls, so the next one waits until nothing of this one is under way. ctx bounds the
+// wait.
 func (l *Leadership) Proclaim(ctx context.Context, value string) error {
 	const op = "proclaim"
 	if err := checkValue(value); err != nil {
@@ -143,11 +146,13 @@ func (l *Leadership) beginProclaim(ctx context.Context, op string) error {
 	}
 }
 
-// Resign gives the leadership up. At once Err is ErrResigned, and contexts end with that cause. Like Hold.Unlock it takes no context, waits at most until the deadline, and
-// returns what Unlock would: nil means released, a *LostError that the leadership had been lost before, a *WaitError that no answer came in time and the TTL decides. A
-// second call returns ErrResigned.
+// Resign gives the leadership up. At once Err is ErrResigned, and contexts end with that cause. Like Hold.Unlock it
+// takes no context, waits at most until the deadline, and returns what Unlock would: nil means released, a *LostError
+// that the leadership had been lost before, a *WaitError that no answer came in time and the TTL decides. A second call
+// returns ErrResigned.
 //
-// Within Run nothing is released before lead has returned: there Resign returns at once, lead's context ends, and Run campaigns again, behind those that wait.
+// Within Run nothing is released before lead has returned: there Resign returns at once, lead's context ends, and Run
+// campaigns again, behind those that wait.
 func (l *Leadership) Resign() error {
 	if !l.give(nil) {
 		return ErrResigned
@@ -166,14 +171,17 @@ func (l *Leadership) lost() error {
 	return nil
 }
 
-// HandOver gives the leadership to a candidate that waits, wherever it stands in line: the first one of the node with that Config.Name or server id, among the first 64 that
-// wait. Nobody else leads in between.
+// HandOver gives the leadership to a candidate that waits, wherever it stands in line: the first one of the node with
+// that Config.Name or server id, among the first 64 that wait. Nobody else leads in between.
 //
-// If no such candidate waits the error is a *CandidateError, and this one leads on, as it does when the question who waits got no answer (Err is nil then). Otherwise the leadership is given up as with Resign, before anything is sent: the successor may begin at any moment from then on. If the
-// candidate goes away meanwhile, the next one of its node is taken, and if there is none leadership passes on in line, which a *CandidateError with Released tells. ctx bounds
-// the wait; when it ends the rest is done in the background.
+// If no such candidate waits the error is a *CandidateError, and this one leads on, as it does when the question who
+// waits got no answer (Err is nil then). Otherwise the leadership is given up as with Resign, before anything is sent:
+// the successor may begin at any moment from then on. If the candidate goes away meanwhile, the next one of its node is
+// taken, and if there is none leadership passes on in line, which a *CandidateError with Released tells. ctx bounds the
+// wait; when it ends the rest is done in the background.
 //
-// Within Run it returns when such a candidate has been found: lead's context ends, and leadership passes when lead has returned. Run then campaigns again.
+// Within Run it returns when such a candidate has been found: lead's context ends, and leadership passes when lead has
+// returned. Run then campaigns again.
 func (l *Leadership) HandOver(ctx context.Context, node string) error {
 	if err := l.Err(); err != nil && err != ErrUnsure {
 		return err

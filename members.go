@@ -20,16 +20,19 @@ type Member struct {
 	Leader   bool // leads, by the word of the newest term heard
 	Self     bool // this node
 
-	// Reachable says that it answered within a second. What follows is what it said, or for this node what it knows itself; zero otherwise.
+	// Reachable says that it answered within a second. What follows is what it said, or for this node what it knows
+	// itself; zero otherwise.
 	Reachable bool
 	Term      uint64 // raft's
 	Applied   uint64 // log index up to which its state machine has got
 	Level     uint32 // feature level of its binary
 }
 
-// Members lists the instances in the group's configuration and those that gossip knows, by server id. It asks each of them how it is, not the leader, so it answers
-// without a quorum too, within a second: how many of the voters are reachable tells whether there can be one. With Local it asks nobody. Who is in the group is
-// this node's own view in both cases, and may be stale: a node that is cut off knows only the members it had, and its Applied, which stands still, shows it.
+// Members lists the instances in the group's configuration and those that gossip knows, by server id. It asks each of
+// them how it is, not the leader, so it answers without a quorum too, within a second: how many of the voters are
+// reachable tells whether there can be one. With Local it asks nobody. Who is in the group is this node's own view in
+// both cases, and may be stale: a node that is cut off knows only the members it had, and its Applied, which stands
+// still, shows it.
 func (n *Node) Members(ctx context.Context, opts ...ReadOption) ([]Member, error) {
 	if err := n.usable(ctx, "members"); err != nil {
 		return nil, err

@@ -15,17 +15,17 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/clock"
 	"github.com/quorumlock/quorumlock/internal/gossip"
+	"github.com/quorumlock/quorumlock/internal/hub"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/router"
 	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/internal/wire"
 	"github.com/quorumlock/quorumlock/transport"
-	"github.com/quorumlock/quorumlock/watch"
 )
 
-// Node is one instance's member of a cluster. It serves as soon as Open returns; locking works once a quorum has formed, which Ready
-// waits for. All methods are safe for concurrent use.
+// Node is one instance's member of a cluster. It serves as soon as Open returns; locking works once a quorum has
+// formed, which Ready waits for. All methods are safe for concurrent use.
 type Node struct {
 	cfg   Config
 	id    string // server id
@@ -41,7 +41,7 @@ type Node struct {
 	group    *group
 	router   *router.Router
 	founding *membership.Founding
-	hub      *watch.Hub
+	hub      *hub.Hub
 	sessions *sessionSet
 	trips    roundTrips
 
@@ -51,7 +51,9 @@ type Node struct {
 	cuts    raftCuts
 	answers atomic.Pointer[answers]
 	foreign atomic.Pointer[foreignCluster]
-	verdict atomic.Pointer[DivergedError] // set when this member's state is known to differ, before anybody is told
+	// duplicate is set when this process was found to run on a copy of another live one's data directory.
+	duplicate atomic.Bool
+	verdict   atomic.Pointer[DivergedError] // set when this member's state is known to differ, before anybody is told
 
 	opening chan struct{} // one slot: who holds it may open the node's own session
 	own     *Session      // guarded by opening
@@ -64,29 +66,33 @@ type Node struct {
 
 	started chan struct{} // closed when all parts are there: the lower ones may call back before
 	// life ends when Close stops the background; until then sessions, calls and callbacks go on.
-	life     context.Context
-	endLife  context.CancelFunc
-	tasks    tasks
-	closing  atomic.Bool
-	closed   chan struct{} // closed when Close has done everything
-	closeErr error
+	life    context.Context
+	endLife context.CancelFunc
+	// asking ends with life, or when the node is found to be a copy; it bounds calls that belong to no session.
+	asking    context.Context
+	endAsking context.CancelFunc
+	tasks     tasks
+	closing   atomic.Bool
+	closed    chan struct{} // closed when Close has done everything
+	closeErr  error
 
 	done    chan struct{}
 	doneErr error
 	doneMu  sync.Mutex
 }
 
-// Open starts a node and returns when it serves; it does not wait for a leader or for other nodes (see Ready). ctx bounds the start only.
+// Open starts a node and returns when it serves; it does not wait for a leader or for other nodes (see Ready). ctx
+// bounds the start only.
 //
-// Errors: *FieldError values, joined, for what cfg has wrong (also an address in use, a data directory in use by another process, of another
-// cluster or of a newer format). Nothing is left running after an error.
+// Errors: *FieldError values, joined, for what cfg has wrong (also an address in use, a data directory in use by
+// another process, of another cluster or of a newer format). Nothing is left running after an error.
 func Open(ctx context.Context, cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("open node: %w", err)
 	}
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, boot: newID(), hub: watch.NewHub(watchHistory), leaders: newSignal(),
+		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, boot: newID(), hub: hub.NewHub(watchHistory), leaders: newSignal(),
 		opening: make(chan struct{}, 1), identity: make(chan struct{}, 1), member: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
 		started: make(chan struct{}),
 	}
@@ -94,6 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		n.clock = clock.System()
 	}
 	n.life, n.endLife = context.WithCancel(context.Background())
+	n.asking, n.endAsking = context.WithCancel(n.life)
 	n.sessions = newSessionSet(func(s *Session) { n.endLater(s, false) })
 	if err := n.start(ctx); err != nil {
 		_ = n.stopParts()
@@ -228,7 +235,7 @@ func (n *Node) listen() error {
 func (n *Node) startGossip() error {
 	var err error
 	n.gossip, err = newGossip(n.cfg.sim.MemoryGossip, gossip.Options{
-		Endpoint: n.endpoint, ServerID: n.id, Cluster: n.cfg.Cluster, Meta: n.meta(), Seeds: n.cfg.Join, Keys: n.cfg.GossipKeys,
+		Endpoint: n.endpoint, ServerID: n.id, Cluster: n.cfg.Cluster, Meta: n.meta(), Started: n.store.Started(), Seeds: n.cfg.Join, Keys: n.cfg.GossipKeys,
 		Logger: n.log.Named("gossip"), OnChange: n.gossipChanged, OnConflict: n.idConflict, OnForeign: n.metForeign,
 	})
 	return err
@@ -264,7 +271,8 @@ func (n *Node) Addr() string { return n.endpoint.Advertise() }
 // ClusterID is the id of the cluster the node belongs to, "" while it belongs to none.
 func (n *Node) ClusterID() string { return n.clusterIDNow() }
 
-// Ready waits until the node belongs to a cluster and a leader has answered it. ctx bounds the wait; the error then says what is missing.
+// Ready waits until the node belongs to a cluster and a leader has answered it. ctx bounds the wait; the error then
+// says what is missing.
 func (n *Node) Ready(ctx context.Context) error {
 	const op = "ready"
 	if err := n.usable(ctx, op); err != nil {
@@ -282,7 +290,7 @@ func (n *Node) usable(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
 		return &WaitError{Op: op, Err: ended(ctx)}
 	}
-	return nil
+	return n.isCopy(op, "")
 }
 
 // do routes a command and turns errors into this package's. A leader that has not founded the cluster yet is about to: it is waited for.
@@ -290,7 +298,7 @@ func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, 
 	for {
 		res, err := n.router.Do(ctx, cmd, opt)
 		if err != nil || res.Code != locktable.CodeNotFounded {
-			return res, n.explain(failure(op, name, err))
+			return res, n.explain(failure(ctx, op, name, err))
 		}
 		if pause(ctx, foundingPause); ctx.Err() != nil {
 			return res, &WaitError{Op: op, Name: name, Waiting: "the cluster is being founded", Err: joined(ended(ctx), true), unsent: true}
@@ -320,15 +328,21 @@ func (n *Node) awaitMember(ctx context.Context, op, name string) error {
 
 // ask is do for calls that belong to no session: they end when the node closes.
 func (n *Node) ask(ctx context.Context, op, name string, cmd *locktable.Command) (locktable.Result, error) {
+	if err := n.isCopy(op, name); err != nil {
+		return locktable.Result{}, err
+	}
 	if err := n.awaitMember(ctx, op, name); err != nil {
 		return locktable.Result{}, err
 	}
 	both, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(n.life, cancel)
+	stop := context.AfterFunc(n.asking, cancel)
 	defer func() { stop(); cancel() }()
 	res, err := n.do(both, op, name, cmd, router.Options{})
 	if err != nil && ctx.Err() == nil && n.life.Err() != nil {
 		return res, &WaitError{Op: op, Name: name, Err: ErrClosed}
+	}
+	if err != nil && ctx.Err() == nil && n.asking.Err() != nil {
+		return res, n.isCopy(op, name)
 	}
 	return res, err
 }
@@ -415,7 +429,7 @@ func (n *Node) storeStalled(stalled bool) {
 	}
 }
 
-// fail ends the node's part in the group for good. Its host goes on, and so do its sessions, through other members, until Close.
+// fail ends the node's part in the group for good. Its host goes on, and so do its sessions, through other members, until Close; but not those of a copy, see withdraw.
 func (n *Node) fail(err error) {
 	err = n.withVerdict(err)
 	n.doneMu.Lock()
@@ -459,16 +473,9 @@ func (n *Node) failed() error {
 // Done is closed when the node can not go on: it failed, was closed, or has left.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
-// Err tells why Done is closed: ErrClosed after Close or Leave; otherwise an error that matches ErrFailed and says what happened. Nil while the node works.
+// Err tells why Done is closed: ErrClosed after Close or Leave; otherwise an error that matches ErrFailed and says what
+// happened. Nil while the node works.
 func (n *Node) Err() error { return n.failed() }
-
-// idConflict: two processes use one server id. The one that started later is the copy, and takes no further part: the older one has state that others rely on.
-func (n *Node) idConflict(id, first, second string) {
-	n.log.Error("two processes use one server id: was a data directory copied?", "server", id, "first", first, "second", second)
-	if id == n.id && second == n.endpoint.Advertise() {
-		n.fail(fmt.Errorf("server id %s is in use at %s: was the data directory copied?", id, first))
-	}
-}
 
 // spawn runs f in the background; false when the node has stopped. Close waits for what it started.
 func (n *Node) spawn(f func()) bool { return n.tasks.start(f) }

@@ -9,11 +9,14 @@ import (
 	"github.com/quorumlock/quorumlock/watch"
 )
 
-// Observe tells who leads: now, and then each change, in order and once each: a leader, another value of it, and the end of its term, which is a Leader with Token 0. One stands between any two
-// leaders, however soon the second follows. Tokens rise from leader to leader. The loop is the lifetime.
+// Observe tells who leads: now, and then each change, in order and once each: a leader, another value of it, and the
+// end of its term, which is a Leader with Token 0. One stands between any two leaders, however soon the second follows.
+// Tokens rise from leader to leader. The loop is the lifetime.
 //
-// The first answer is linearizable, so it waits for a quorum; what follows is told as this node's own state machine learns of it. If the loop falls far behind, it goes on with who leads by then: changes in between
-// are left out. The loop ends with an error: a *WaitError when ctx ends, one that matches ErrClosed when the node closes, or ErrFailed when it fails.
+// The first answer is linearizable, so it waits for a quorum; what follows is told as this node's own state machine
+// learns of it. If the loop falls far behind, it goes on with who leads by then: changes in between are left out. The
+// loop ends with an error: a *WaitError when ctx ends, one that matches ErrClosed when the node closes, or ErrFailed
+// when it fails.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if err := e.request.check(); err != nil {
@@ -38,7 +41,7 @@ type observer struct {
 // follow shows who leads and what changes from then on, until the loop ends (false) or has fallen behind. The subscription begins before the question is asked, so that nothing is
 // missed between the two; what the answer knows already is left out by its revision.
 func (o *observer) follow(ctx context.Context) (again bool) {
-	n := o.election.node()
+	n := nodeOf(o.election.request.owner)
 	sub := n.hub.Subscribe(o.name, 0)
 	defer sub.Close()
 	info, err := o.ask(ctx)
@@ -101,9 +104,9 @@ func (o *observer) show(l Leader) bool {
 func (o *observer) after(n *Node, e *watch.Event) Leader {
 	current := o.shown.Token != 0 && Token(e.Token) == o.shown.Token
 	switch {
-	case e.Kind == watch.Granted && Mode(e.Mode) == Exclusive:
+	case e.Kind == watch.Granted && e.Mode == Exclusive:
 		return Leader{
-			Node: n.nameOf(e.NodeID), ServerID: e.NodeID, Session: SessionID(e.Session), Value: e.Value, Token: Token(e.Token), Since: e.Time,
+			Node: n.nameOf(e.ServerID), ServerID: e.ServerID, Session: SessionID(e.Session), Value: e.Value, Token: Token(e.Token), Since: e.Time,
 		}
 	case e.Kind == watch.ValueChanged && current:
 		next := o.shown

@@ -23,30 +23,49 @@ type request struct {
 	value   string // published by the leader of an election
 	delay   time.Duration
 	maxHold time.Duration
+	maxWait time.Duration
+
+	nilOption bool // one of the options was nil
 }
 
 // LockOption sets something about the claims of one lock.
 type LockOption func(*request)
 
-// Note attaches words for people to each claim: inspections, events and errors show them. At most 1 KiB.
+// Note attaches words for people to each claim: inspections, events and errors show them. At most 1 KiB of UTF-8
+// without control characters.
 func Note(text string) LockOption { return func(r *request) { r.note = text } }
 
-// MaxHold caps how long a hold may last. At its end the hold is lost (CauseMaxHold) however well renewals go, and its lock is released; Jeopardy warns
-// beforehand. A callback of Do that ignores the end of its context keeps the lock for 0.8 TTL longer at most. Counted by the holder from when it
-// learned of the grant. Default 0: no cap.
+// MaxHold caps how long a hold may last. At its end the hold is lost (CauseMaxHold) however well renewals go, and its
+// lock is released; Jeopardy warns 0.4 TTL before, so with a cap that short from the beginning. A callback of Do that
+// ignores the end of its context keeps the lock for 0.8 TTL longer at most. Counted by the holder from when it learned
+// of the grant. Default 0: no cap.
 func MaxHold(d time.Duration) LockOption { return func(r *request) { r.maxHold = d } }
 
-// Delay keeps the lock from the next claim for a while when a hold ends against its holder's will: by expiry, by a forced release that drains, or in a crash. It is for
-// resources that cannot check tokens, where a request of the former holder may still be under way; it makes such a collision rarer, and only a
-// token excludes it. Unlock, Close and a forced release with Now do not wait for it. Whole milliseconds, at most 10 minutes. Default 0.
+// MaxWait bounds how long each claim waits, as a deadline of ctx would, and leaves the work under the lock alone: a
+// deadline of the ctx given to Do or Run ends that too. The error is then a *WaitError that matches
+// context.DeadlineExceeded. Default 0: only ctx bounds the wait.
+func MaxWait(d time.Duration) LockOption { return func(r *request) { r.maxWait = d } }
+
+// Delay keeps the lock from the next claim for a while when a hold ends against its holder's will: by expiry, by a
+// forced release that drains, or in a crash. It is for resources that cannot check tokens, where a request of the
+// former holder may still be under way; it makes such a collision rarer, and only a token excludes it. Unlock, Close
+// and a forced release with Now do not wait for it. Whole milliseconds, at most 10 minutes. Default 0.
 func Delay(d time.Duration) LockOption { return func(r *request) { r.delay = d } }
 
 func newRequest(o Owner, mode locktable.Mode, opts []LockOption, names ...string) request {
 	r := request{owner: o, mode: mode, names: names}
-	for _, opt := range opts {
-		opt(&r)
-	}
+	r.apply(opts)
 	return r
+}
+
+func (r *request) apply(opts []LockOption) {
+	for _, opt := range opts {
+		if opt == nil {
+			r.nilOption = true // check tells, since constructors do not
+			continue
+		}
+		opt(r)
+	}
 }
 
 // label is the name, or the names, for people.
@@ -93,10 +112,16 @@ func (r *request) check() error {
 
 func (r *request) checkOptions() error {
 	switch {
+	case r.nilOption:
+		return &FieldError{Field: "option", Problem: "must not be nil"}
 	case len(r.note) > locktable.MaxNoteLen:
 		return &FieldError{Field: "note", Value: r.note, Problem: fmt.Sprintf("has %d bytes; %d is the most", len(r.note), locktable.MaxNoteLen)}
 	case r.maxHold < 0:
 		return &FieldError{Field: "MaxHold", Value: r.maxHold, Problem: "must not be negative"}
+	case r.maxHold > 0 && r.maxHold < time.Millisecond:
+		return &FieldError{Field: "MaxHold", Value: r.maxHold, Problem: "must be 0 or at least 1ms"}
+	case r.maxWait < 0:
+		return &FieldError{Field: "MaxWait", Value: r.maxWait, Problem: "must not be negative"}
 	case r.delay < 0 || r.delay > locktable.MaxDelay || r.delay%time.Millisecond != 0:
 		return &FieldError{Field: "Delay", Value: r.delay,
 			Problem: fmt.Sprintf("must lie between 0 and %v in whole milliseconds", locktable.MaxDelay)}
@@ -131,17 +156,21 @@ func checkOwner(o Owner) error {
 		if o == nil {
 			return &FieldError{Field: "owner", Problem: "must not be a nil *Session"}
 		}
+	default: // a type that embeds one of them has its methods, and would pass for an owner of its own
+		return &FieldError{Field: "owner", Value: fmt.Sprintf("%T", o), Problem: "must be a *Node or a *Session itself"}
 	}
 	return nil
 }
 
-// nodeOf is the node of an owner that checkOwner has passed.
+// nodeOf is the node of an owner that checkOwner has passed, nil of any other.
 func nodeOf(o Owner) *Node {
 	switch o := o.(type) {
 	case *Node:
 		return o
 	case *Session:
-		return o.node
+		if o != nil {
+			return o.node
+		}
 	}
 	return nil
 }
@@ -167,6 +196,11 @@ func (r *request) acquire(ctx context.Context, op string, try bool) (*Hold, erro
 	if err := r.check(); err != nil {
 		return nil, err
 	}
+	if r.maxWait > 0 {
+		bounded, cancel := context.WithTimeoutCause(ctx, r.maxWait, fmt.Errorf("waited for as long as MaxWait allows, %v", r.maxWait))
+		defer cancel()
+		ctx = bounded
+	}
 	s, err := sessionFor(ctx, r.owner, op, r.label())
 	if err != nil {
 		return nil, err
@@ -180,6 +214,9 @@ func (r *request) acquire(ctx context.Context, op string, try bool) (*Hold, erro
 	return c.acquire(ctx, op, cmd)
 }
 
+// noCallback refuses a callback that is missing, before anything is locked for it.
+func noCallback() error { return &FieldError{Field: "callback", Problem: "must not be nil"} }
+
 // sessionFor is the owner's live session; ctx bounds opening one.
 func sessionFor(ctx context.Context, o Owner, op, name string) (*Session, error) {
 	if ctx.Err() != nil {
@@ -187,18 +224,21 @@ func sessionFor(ctx context.Context, o Owner, op, name string) (*Session, error)
 	}
 	s, err := o.current(ctx)
 	if wait := (*WaitError)(nil); errors.As(err, &wait) {
-		return nil, &WaitError{Op: op, Name: name, Waiting: wait.Op, Err: err}
+		return nil, &WaitError{Op: op, Name: name, Waiting: strings.TrimSuffix(wait.Op+": "+wait.Waiting, ": "), Err: wait.Err, unsent: wait.unsent}
 	}
 	return s, err
 }
 
 // do runs fn under a hold, with a context that ends when the hold does. The release is deferred, so that a panic of fn releases on its way up.
-func (r *request) do(ctx context.Context, op string, fn func(ctx context.Context, h *Hold) error) error {
+func (r *request) do(ctx context.Context, op string, fn func(ctx context.Context, t Token) error) error {
+	if fn == nil {
+		return noCallback()
+	}
 	h, err := r.acquire(ctx, op, false)
 	if err != nil {
 		return err
 	}
-	return h.work(ctx, h.Unlock, func(ctx context.Context) error { return fn(ctx, h) })
+	return h.work(ctx, h.Unlock, func(ctx context.Context) error { return fn(ctx, h.Token()) })
 }
 
 // work runs fn under the hold and has it unlocked. Nothing that the session or the node does releases the hold while fn works, except the end of the lease.
@@ -212,7 +252,9 @@ func (h *Hold) work(ctx context.Context, unlock func() error, fn func(ctx contex
 		cancel()
 		s.endWork(h)
 		defer s.endUnlock()
-		err = errors.Join(err, unlock())
+		if released := unlock(); released != nil && !errors.Is(err, released) { // fn may have returned its context's cause
+			err = errors.Join(err, released)
+		}
 	}()
 	return fn(held)
 }

@@ -2,19 +2,22 @@ package quorumlock
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
 
-// RWMutex is a lock that either one writer holds or any number of readers. Claims are served in the order in which they reached the cluster: a writer that waits
-// keeps later readers out, so that writers are not starved, and readers next to each other in the queue are granted together.
+// RWMutex is a lock that either one writer holds or any number of readers. Claims are served in the order in which they
+// reached the cluster: a writer that waits keeps later readers out, so that writers are not starved, and readers next
+// to each other in the queue are granted together.
 //
-// Readers that hold at the same time share one token, higher than that of the writer before and lower than that of the next: a resource that has accepted
-// it goes on to accept it from every reader of that phase, and refuses the writer before.
+// Readers that hold at the same time share one token, higher than that of the writer before and lower than that of the
+// next: a resource that has accepted it goes on to accept it from every reader of that phase, and refuses the writer
+// before.
 //
-// Like a Mutex it is only a name with options, and not re-entrant: a reader that asks for a second read hold while a writer waits in between waits
-// for ever. The writer's side is a Mutex of the same name.
+// Like a Mutex it is only a name with options, and not re-entrant: a reader that asks for a second read hold while a
+// writer waits in between waits for ever. The writer's side is a Mutex of the same name.
 type RWMutex struct{ write, read request }
 
 // NewRWMutex names a lock; see NewMutex for names.
@@ -37,7 +40,7 @@ func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
 
 // Do runs fn under the write hold, as Mutex.Do does.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context, t Token) error) error {
-	return m.write.do(ctx, "lock", func(ctx context.Context, h *Hold) error { return fn(ctx, h.Token()) })
+	return m.write.do(ctx, "lock", fn)
 }
 
 // RLock waits for a read hold. Errors and ctx as with Mutex.Lock.
@@ -52,23 +55,26 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
 
 // RDo runs fn under a read hold, as Mutex.Do does.
 func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context, t Token) error) error {
-	return m.read.do(ctx, "read lock", func(ctx context.Context, h *Hold) error { return fn(ctx, h.Token()) })
+	return m.read.do(ctx, "read lock", fn)
 }
 
-// Downgrade turns a write hold of this lock into a read hold, with nothing in between: no other writer is granted the lock before the read hold ends. Readers that wait next in
-// line are let in with it. h ends (ErrUnlocked) at once, before the read hold, which has a token of its own, begins here. The read hold belongs to h's session, and a Delay
-// stays what it was.
+// Downgrade turns a write hold of this lock into a read hold, with nothing in between: no other writer is granted the
+// lock before the read hold ends. Readers that wait next in line are let in with it. h ends (ErrUnlocked) at once,
+// before the read hold, which has a token of its own, begins here. The read hold belongs to h's session, and a Delay
+// stays what it was; so does a MaxHold, which goes on from the write hold's grant.
 //
-// ctx bounds the round trip. A *FieldError means that h is not a write hold of this lock, or that an option is bad, and nothing has changed, as with a ctx that had ended before. Any other error means that nothing is held any
-// more: it is h's own if h had ended, a *LostError if the session ended or h was being released by force, and otherwise a *WaitError, after which both holds are given back in the background.
-// There is no upgrade: two readers that asked for it would wait for each other.
+// ctx bounds the round trip. A *FieldError means that h is not a write hold of this lock, or that an option is bad, and
+// nothing has changed, as with a ctx that had ended before. Any other error means that nothing is held any more: it is
+// h's own if h had ended, a *LostError if the session ended or h was being released by force, and otherwise a
+// *WaitError, after which both holds are given back in the background. There is no upgrade: two readers that asked for
+// it would wait for each other.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	const op = "downgrade"
 	if err := m.read.check(); err != nil {
 		return nil, err
 	}
 	if !m.writes(h) {
-		return nil, &FieldError{Field: "hold", Problem: "must be a write hold of this lock"}
+		return nil, &FieldError{Field: "hold", Problem: fmt.Sprintf("must be a write hold of %q of the same node", m.write.label())}
 	}
 	cmd := &locktable.Command{Op: locktable.OpDowngrade, Note: m.read.note}
 	return h.succeed(ctx, op, &m.read, cmd)

@@ -99,11 +99,36 @@ func (s *Session) withdrawThen(seq uint64, name string, err error, over func()) 
 		if _, err := s.persist(s.life, "cancel", name, cmd); err == nil {
 			s.finish(seq)
 			s.part(-1)
+			return
 		}
+		s.forsake(seq, name)
 	})
 	if !started {
+		s.forsake(seq, name)
 		over()
 	}
+}
+
+// forsake cancels a sequence of a session that was lost here and cannot be ended in the cluster yet, since a callback still works under another of its holds: until it
+// expires, what waits would be granted to nobody. The cancel does not extend the session. In all other cases the session's end takes everything with it.
+func (s *Session) forsake(seq uint64, name string) {
+	s.mu.Lock()
+	needed := s.life.Err() != nil && s.closing == nil && s.work > 0
+	s.mu.Unlock()
+	if !needed {
+		return
+	}
+	n := s.node
+	n.spawn(func() {
+		for n.life.Err() == nil {
+			cmd := &locktable.Command{Op: locktable.OpCancel, Session: s.id, Seq: seq, Now: true}
+			res, err := n.do(n.life, "cancel", name, cmd, router.Options{})
+			if !errors.Is(err, ErrOverloaded) && (err != nil || res.Code != locktable.CodeOverloaded) {
+				return
+			}
+			pause(n.life, persistPause)
+		}
+	})
 }
 
 // part counts what was given up here and may yet be in the cluster.

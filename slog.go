@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// SlogLogger gives what Config.Logger wants from a *slog.Logger. Levels map to their namesakes, hclog's trace to slog's debug, and the name of the part that
-// speaks becomes the attribute "part".
+// SlogLogger gives what Config.Logger wants from a *slog.Logger. Levels map to their namesakes, hclog's trace to slog's
+// debug, and the name of the part that speaks becomes the attribute "part".
 func SlogLogger(l *slog.Logger) hclog.Logger {
 	h := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Off})
 	h.RegisterSink(slogSink{l})

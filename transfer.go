@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
-	"github.com/quorumlock/quorumlock/internal/router"
 	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
@@ -30,7 +29,7 @@ func (h *Hold) take(ctx context.Context, op string, why error) error {
 	return nil
 }
 
-// giveBack releases in the background a hold that has ended here, and may still be in the cluster. If its session is over, that is what releases it.
+// giveBack releases in the background a hold that has ended here, was counted as parted, and may still be in the cluster. If its session is over, that is what releases it.
 func (h *Hold) giveBack() {
 	s := h.session()
 	s.mu.Lock()
@@ -39,7 +38,11 @@ func (h *Hold) giveBack() {
 		return
 	}
 	cmd := h.unlock(s.beginLocked())
-	s.node.spawn(func() { h.persistUnlock(cmd) })
+	s.node.spawn(func() {
+		if h.persistUnlock(cmd) {
+			s.part(-1)
+		}
+	})
 }
 
 // refused turns a refusal to move the hold into an error.
@@ -62,14 +65,10 @@ func (h *Hold) succeed(ctx context.Context, op string, r *request, cmd *locktabl
 		h.giveBack()
 		return nil, err
 	}
-	both, stop := s.during(ctx)
-	res, err := s.do(both, op, c.name, cmd, router.Options{})
-	stop()
+	c.limit = h.limit // a cap goes on
+	res, err := c.ask(ctx, op, cmd)
 	if err == nil && res.Code == locktable.CodeGranted {
-		s.finish(c.seq)
-		s.mu.Lock()
-		s.grantedLocked(c.seq, Token(res.Token))
-		s.mu.Unlock()
+		s.part(-1)
 		return c.wait(ctx, op, &res)
 	}
 	c.giveUp(err)
@@ -80,18 +79,20 @@ func (h *Hold) succeed(ctx context.Context, op string, r *request, cmd *locktabl
 	return nil, s.lossOr(ctx, err)
 }
 
-// Ticket gives a hold away. It is opaque text, good once, and as secret as the lock is: whoever has it can take the hold over.
+// Ticket gives a hold away. It is opaque text, good once, and as secret as the lock is: whoever has it can take the
+// hold over.
 type Ticket string
 
 // ticketVersion is the layout of tickets.
 const ticketVersion = 1
 
-// Transfer gives the hold away: it ends here (ErrTransferred), and whoever receives the ticket, in this process or another, gets it by Receive without anybody else being
-// granted the lock in between. Until then the lock stays taken, for as long as this session lives: if it ends, or the ticket is never used, the lock is
-// released with it. Receive the ticket here to take the hold back.
+// Transfer gives the hold away: it ends here (ErrTransferred), and whoever receives the ticket, in this process or
+// another, gets it by Receive without anybody else being granted the lock in between. Until then the lock stays taken,
+// for as long as this session lives: if it ends, or the ticket is never used, the lock is released with it. Receive the
+// ticket here to take the hold back.
 //
-// ctx bounds the round trip; if it has ended before, nothing changes. Otherwise an error means that there is no ticket and nothing is held any more: if it is not the hold's own, the hold is given
-// back in the background.
+// ctx bounds the round trip; if it has ended before, nothing changes. Otherwise an error means that there is no ticket
+// and nothing is held any more: if it is not the hold's own, the hold is given back in the background.
 func (h *Hold) Transfer(ctx context.Context) (Ticket, error) {
 	const op = "transfer"
 	if err := h.take(ctx, op, ErrTransferred); err != nil {
@@ -183,12 +184,13 @@ func (p *parsedTicket) command() *locktable.Command {
 	return &locktable.Command{Op: locktable.OpAccept, Session: 1, Seq: 1, From: p.from, Of: p.of, Token: p.token, Secret: p.secret}
 }
 
-// Receive takes over the hold that a ticket of Transfer gives away, for the owner o. The new hold has a token of its own, higher than the former one, so that a fenced resource refuses what the
-// former holder still has under way; readers keep the token of their phase. Of the options Note and MaxHold count; a Delay stays what it was.
+// Receive takes over the hold that a ticket of Transfer gives away, for the owner o. The new hold has a token of its
+// own, higher than the former one, so that a fenced resource refuses what the former holder still has under way;
+// readers keep the token of their phase. Of the options Note and MaxHold count; a Delay stays what it was.
 //
-// ctx bounds the round trip. ErrTicket means that the ticket has been used, or that the hold was released or lost before, or is being
-// released by force. A *FieldError means that it is no ticket, and nothing was sent. After a *WaitError nothing is held: if the ticket was used up by
-// this call, the lock is given back in the background.
+// ctx bounds the round trip. ErrTicket means that the ticket has been used, or that the hold was released or lost
+// before, or is being released by force. A *FieldError means that it is no ticket, and nothing was sent. After a
+// *WaitError nothing is held: if the ticket was used up by this call, the lock is given back in the background.
 func Receive(ctx context.Context, o Owner, t Ticket, opts ...LockOption) (*Hold, error) {
 	const op = "receive"
 	p, err := t.parse()
@@ -197,9 +199,7 @@ func Receive(ctx context.Context, o Owner, t Ticket, opts ...LockOption) (*Hold,
 	}
 	r := &p.request
 	r.owner = o
-	for _, opt := range opts {
-		opt(r)
-	}
+	r.apply(opts)
 	if err := r.check(); err != nil {
 		return nil, err
 	}

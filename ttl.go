@@ -88,9 +88,9 @@ func (m timings) judge(ttl time.Duration) error {
 		change = fmt.Sprintf("a change of leader takes up to %v (%d heartbeat timeouts of %v)", m.failover(), failoverHeartbeats, m.heartbeat)
 	}
 	return &FieldError{Field: "ttl", Value: ttl, Problem: fmt.Sprintf(
-		"is too short for this cluster: it leaves %v, and %s, and a round trip up to %v (the slowest of %d in the last minute), of which two must fit in "+
-			"and one into a tenth of the TTL; the least is %v now",
-		spare(ttl), change, m.slowest.Round(10*time.Microsecond), m.trips, m.least())}
+		"the least is %v in this cluster now. %v leaves %v, and %s. "+
+			"A round trip takes up to %v (the slowest of %d in the last minute); two must fit in as well, and one into a tenth of the TTL",
+		m.least(), ttl, spare(ttl), change, m.slowest.Round(10*time.Microsecond), m.trips)}
 }
 
 // leastTrips is how many round trips of the last minute are wanted for a judgement.

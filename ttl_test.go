@@ -56,7 +56,7 @@ func TestRefusalOfAShortTTLTellsTheNumbers(t *testing.T) {
 		ttl   time.Duration
 		parts []string
 	}{
-		{atHeartbeat(500*ms, 3), time.Second, []string{"ttl 1s:", "leaves 500ms", "up to 1.5s (3 heartbeat timeouts of 500ms)", "2ms (the slowest of 8", "least is 2.85s"}},
+		{atHeartbeat(500*ms, 3), time.Second, []string{"ttl 1s: the least is 2.85s in this cluster now.", "leaves 500ms", "up to 1.5s (3 heartbeat timeouts of 500ms)", "2ms (the slowest of 8"}},
 		{timings{heartbeat: 500 * ms, voters: 1, slowest: 80 * ms, trips: 9}, 600 * ms, []string{"no successor", "80ms", "least is 800ms"}},
 	} {
 		err := c.m.judge(c.ttl)
@@ -69,6 +69,15 @@ func TestRefusalOfAShortTTLTellsTheNumbers(t *testing.T) {
 				t.Errorf("%q lacks %q", err, part)
 			}
 		}
+	}
+}
+
+// Who wants a short session from the configuration is told where to get one.
+func TestConfigPointsToShortSessions(t *testing.T) {
+	_, err := Open(t.Context(), Config{Cluster: "c", Expect: 1, SessionTTL: time.Second})
+	var field *FieldError
+	if !errors.As(err, &field) || field.Field != "Config.SessionTTL" || !strings.Contains(err.Error(), "NewSession") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package fence
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The errors to branch on with errors.Is. Where a caller needs facts, a typed error below carries them and matches one of these.
@@ -79,7 +80,7 @@ func shown(v any) string {
 	}
 	const most = 80
 	if len(text) > most {
-		return text[:most] + "..."
+		return strings.ToValidUTF8(text[:most], "") + "..."
 	}
 	return text
 }

@@ -1,5 +1,6 @@
-// Package quorumlocktest runs a whole quorumlock cluster in memory and in fake time, for unit tests of code that locks: what happens
-// when the lease ends, the leader dies, the network splits or a process hangs can be tested in milliseconds and without luck.
+// Package quorumlocktest runs a whole quorumlock cluster in memory and in fake time, for unit tests of code that locks:
+// what happens when the lease ends, the leader dies, the network splits or a process hangs can be tested in
+// milliseconds and without luck.
 //
 //	func TestExportStopsWhenItsLockIsLost(t *testing.T) {
 //		quorumlocktest.Run(t, 3, func(t *testing.T, c *quorumlocktest.Cluster) {
@@ -13,34 +14,44 @@
 //		})
 //	}
 //
-// The nodes are real: real raft, real sessions, real leases. Only the network, the disks, the clocks and gossip are simulated.
+// The nodes are real: real raft, real sessions, real leases. Only the network, the disks, the clocks and gossip are
+// simulated.
 //
 // # Time
 //
-// A cluster lives in a bubble of [testing/synctest], which [Run] makes: time stands still while any goroutine of the test works, and jumps ahead
-// when all of them wait. So time.Sleep costs nothing, and waits exactly; code under test needs no change, as long as it waits for timers, channels and
-// nodes, and not for real sockets or files. Goroutines must have ended when the test does, as after Close of what started them.
+// A cluster lives in a bubble of [testing/synctest], which [Run] makes: time stands still while any goroutine of the
+// test works, and jumps ahead when all of them wait. So time.Sleep costs nothing, and waits exactly; code under test
+// needs no change, as long as it waits for timers, channels and nodes, and not for real sockets or files. Goroutines
+// must have ended when the test does, as after Close of what started them.
 //
 // # Ways to lose a lock
 //
 //   - [Cluster.Expire]: the session is gone this instant, as a process finds after a long stop.
-//   - [Cluster.Isolate], or [Cluster.Partition]: the hold warns (Jeopardy) after 0.4 TTL and ends after 0.8 TTL; another instance gets the lock after the TTL.
+//   - [Cluster.Isolate], or [Cluster.Partition]: the hold warns (Jeopardy) after 0.4 TTL and ends after 0.8 TTL;
+//     another instance gets the lock after the TTL.
 //   - [Cluster.Pause] and [Cluster.Resume]: the same, and what was sent meanwhile arrives late.
 //   - [Cluster.Crash] and [Cluster.Start]: the process dies; its locks are free after the TTL.
 //   - [quorumlock.Node.ForceRelease] on any instance: an operator takes the lock away, at once or after a drain.
 //   - [Cluster.Stop] and [Cluster.Leave]: an orderly end.
 //
-// Run many such tests in parallel (t.Parallel before Run); a test costs some milliseconds of processor time for each second of fake time.
+// # A test that hangs
+//
+// Two callers that each wait for the other one's lock would wait until go test gives up, since fake time goes on.
+// [TimeLimit], one hour of fake time if it is not set, fails such a test with a report of who holds what and who waits
+// for it.
+//
+// Run many such tests in parallel (t.Parallel before Run); a test costs some milliseconds of processor time for each
+// second of fake time.
 package quorumlocktest
 
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/quorumlock/quorumlock"
 	"github.com/quorumlock/quorumlock/internal/clock"
@@ -49,86 +60,91 @@ import (
 	"github.com/quorumlock/quorumlock/transport"
 )
 
-// readyBound is fake time in which a healthy cluster must have formed.
-const readyBound = time.Minute
-
-// Cluster is a simulated cluster. Its methods may be called from any goroutine of the bubble. Instances are numbered from 0.
+// Cluster is a simulated cluster. Its methods may be called from any goroutine of the bubble. Instances are numbered
+// from 0.
 type Cluster struct {
-	t         testing.TB
-	net       *transport.Memory
+	t     testing.TB
+	net   *transport.Memory
+	opt   options
+	limit *limit
+
+	mu        sync.Mutex // guards what follows, and each instance's node and disk
 	instances []*instance
-	opt       options
+	ended     bool // no instance is started any more
 }
 
 type instance struct {
 	index int
-	node  *quorumlock.Node // nil while it is down
-	disk  *store.Disk      // nil without a data directory
+	node  *quorumlock.Node // nil while it is down; see Cluster.mu
+	disk  *store.Disk      // nil without a data directory; see Cluster.mu
 	clock *clock.Fake
 }
 
-type options struct {
-	disks     bool
-	seed      uint64
-	configure func(i int, cfg *quorumlock.Config)
-	logger    hclog.Logger
-	snapshot  uint64
-	hashEvery uint64
-	latency   time.Duration
-	waitReady bool
+// all is the instances there are now.
+func (c *Cluster) all() []*instance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.instances)
 }
 
-// Option sets something about a cluster.
-type Option func(*options)
-
-// InMemory gives the nodes no data directory: one that crashes comes back as a new member.
-func InMemory() Option { return func(o *options) { o.disks = false } }
-
-// Seed fixes the random choices of the simulated network.
-func Seed(seed uint64) Option { return func(o *options) { o.seed = seed } }
-
-// Configure adjusts the Config of each instance before it is opened. Cluster, Name, Addr, Join, Expect and Transport are set already.
-func Configure(f func(i int, cfg *quorumlock.Config)) Option {
-	return func(o *options) { o.configure = f }
+func (c *Cluster) instance(i int) *instance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.instances[i]
 }
 
-// Logger takes what the nodes say.
-func Logger(l hclog.Logger) Option { return func(o *options) { o.logger = l } }
+// running is the instance's node, nil while it is down.
+func (c *Cluster) running(in *instance) *quorumlock.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return in.node
+}
 
-// SnapshotBytes sets after how many bytes of log a snapshot is taken.
-func SnapshotBytes(n uint64) Option { return func(o *options) { o.snapshot = n } }
+// set notes that the instance runs as node, or with nil that it is down; false if the cluster has ended.
+func (c *Cluster) set(in *instance, node *quorumlock.Node) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	in.node = node
+	return !c.ended
+}
 
-// HashEvery sets after how many log entries the members compare the hashes of their states; a power of two, 1024 without it.
-func HashEvery(n uint64) Option { return func(o *options) { o.hashEvery = n } }
+func (c *Cluster) diskOf(i int) *store.Disk {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.instances[i].disk
+}
 
-// Latency is the one-way delay of the network; default 200 microseconds.
-func Latency(d time.Duration) Option { return func(o *options) { o.latency = d } }
+func (c *Cluster) insert(i int, disk *store.Disk) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instances[i].disk = disk
+}
 
-// NotReady makes New return without waiting for a leader.
-func NotReady() Option { return func(o *options) { o.waitReady = false } }
-
-// Run runs f as a test in a bubble of its own, with a cluster of n nodes that New starts. f must use the t that it is given, not the one
-// around it. When f returns, the nodes are ended; goroutines that f has started must end with it, or because of that.
+// Run runs f as a test in a bubble of its own, with a cluster of n nodes that New starts. f must use the t that it is
+// given, not the one around it. When f returns, the nodes are ended; goroutines that f has started must end with it, or
+// because of that.
 func Run(t *testing.T, n int, f func(t *testing.T, c *Cluster), opts ...Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, New(t, n, opts...)) })
 }
 
-// New starts a cluster of n nodes and waits until each has been answered by a leader. It must be called inside a bubble of testing/synctest (Run makes
-// one), and closes everything when the test ends. Nodes keep their state on simulated disks unless InMemory is given.
+// New starts a cluster of n nodes and waits until each has been answered by a leader. It must be called inside a bubble
+// of testing/synctest (Run makes one), and closes everything when the test ends, or when the cluster's TimeLimit has
+// passed. Nodes keep their state on simulated disks unless InMemory is given.
 func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
 	requireBubble(t)
-	o := options{disks: true, seed: 1, latency: 200 * time.Microsecond, waitReady: true}
+	o := options{disks: true, seed: 1, latency: 200 * time.Microsecond, waitReady: true, timeLimit: defaultTimeLimit}
 	for _, opt := range opts {
 		opt(&o)
 	}
 	c := &Cluster{t: t, net: transport.NewMemory(o.seed), opt: o}
 	c.net.SetDelay("*", "*", o.latency, o.latency/4)
-	for i := range n {
-		c.instances = append(c.instances, c.newInstance(i))
+	for range n {
+		c.add()
 	}
 	t.Cleanup(c.close)
+	c.limit = newLimit(c)
 	for i := range n {
 		c.Start(i)
 	}
@@ -159,10 +175,17 @@ func (c *Cluster) newInstance(i int) *instance {
 
 // Grow adds one more instance, which joins the others, and returns its number. It does not wait until it is ready.
 func (c *Cluster) Grow() int {
-	i := len(c.instances)
-	c.instances = append(c.instances, c.newInstance(i))
-	c.Start(i)
-	return i
+	in := c.add()
+	c.Start(in.index)
+	return in.index
+}
+
+func (c *Cluster) add() *instance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	in := c.newInstance(len(c.instances))
+	c.instances = append(c.instances, in)
+	return in
 }
 
 func host(i int) string { return fmt.Sprintf("host-%d", i) }
@@ -170,11 +193,12 @@ func host(i int) string { return fmt.Sprintf("host-%d", i) }
 func address(i int) string { return host(i) + ":7000" }
 
 func (c *Cluster) config(in *instance) quorumlock.Config {
+	all := c.all()
 	cfg := quorumlock.Config{
-		Cluster: "test", Name: fmt.Sprintf("node-%d", in.index), Addr: address(in.index), Expect: len(c.instances), AllowPlaintext: true,
+		Cluster: "test", Name: fmt.Sprintf("node-%d", in.index), Addr: address(in.index), Expect: len(all), AllowPlaintext: true,
 		Transport: c.net.Host(host(in.index)), Logger: c.opt.logger,
 	}
-	for _, other := range c.instances {
+	for _, other := range all {
 		if other != in {
 			cfg.Join = append(cfg.Join, address(other.index))
 		}
@@ -192,14 +216,15 @@ func (c *Cluster) config(in *instance) quorumlock.Config {
 // Node is instance i, which must be up.
 func (c *Cluster) Node(i int) *quorumlock.Node {
 	c.t.Helper()
-	if c.instances[i].node == nil {
+	node := c.running(c.instance(i))
+	if node == nil {
 		c.t.Fatalf("instance %d is down", i)
 	}
-	return c.instances[i].node
+	return node
 }
 
 // Size is the number of instances, up or down.
-func (c *Cluster) Size() int { return len(c.instances) }
+func (c *Cluster) Size() int { return len(c.all()) }
 
 // Start opens instance i, which must be down.
 func (c *Cluster) Start(i int) *quorumlock.Node {
@@ -213,28 +238,31 @@ func (c *Cluster) Start(i int) *quorumlock.Node {
 // TryStart is Start where Open may fail.
 func (c *Cluster) TryStart(i int) error {
 	c.t.Helper()
-	in := c.instances[i]
-	if in.node != nil {
+	in := c.instance(i)
+	if c.running(in) != nil {
 		c.t.Fatalf("instance %d is up", i)
 	}
 	node, err := quorumlock.Open(context.Background(), c.config(in))
 	if err != nil {
 		return err
 	}
-	in.node = node
+	if !c.set(in, node) {
+		sim.Abort(node)
+		c.t.Fatalf("instance %d: the cluster has been closed", i)
+	}
 	return nil
 }
 
 // Replace gives instance i, which must be down, an empty disk: it comes back as a new member.
 func (c *Cluster) Replace(i int) {
 	c.t.Helper()
-	if c.instances[i].node != nil {
+	if c.running(c.instance(i)) != nil {
 		c.t.Fatalf("instance %d is up", i)
 	}
 	if !c.opt.disks {
 		c.t.Fatalf("instance %d has no disk: it comes back as a new member anyway", i)
 	}
-	c.instances[i].disk = store.NewDisk()
+	c.insert(i, store.NewDisk())
 }
 
 // Stop closes instance i as a service that will be restarted.
@@ -252,16 +280,17 @@ func (c *Cluster) Leave(ctx context.Context, i int) error {
 func (c *Cluster) take(i int) *quorumlock.Node {
 	c.t.Helper()
 	node := c.Node(i)
-	c.instances[i].node = nil
+	c.set(c.instance(i), nil)
 	return node
 }
 
-// Crash ends instance i as kill -9 or a power cut would: nothing is said to anybody, and what was not written is lost. Start brings it back.
+// Crash ends instance i as kill -9 or a power cut would: nothing is said to anybody, and what was not written is lost.
+// Start brings it back.
 func (c *Cluster) Crash(i int) {
 	c.t.Helper()
 	node := c.take(i)
 	c.net.Crash(host(i))
-	if d := c.instances[i].disk; d != nil {
+	if d := c.diskOf(i); d != nil {
 		d.Crash()
 	}
 	sim.Abort(node)
@@ -274,102 +303,40 @@ func (c *Cluster) Network() *transport.Memory { return c.net }
 func (c *Cluster) Host(i int) string { return host(i) }
 
 // Clock is instance i's clocks.
-func (c *Cluster) Clock(i int) *Clock { return &Clock{c.instances[i].clock} }
+func (c *Cluster) Clock(i int) *Clock { return &Clock{c.instance(i).clock} }
 
 // Disk is instance i's disk; nil with InMemory.
 func (c *Cluster) Disk(i int) *Disk {
-	if c.instances[i].disk == nil {
+	disk := c.diskOf(i)
+	if disk == nil {
 		return nil
 	}
-	return &Disk{c.instances[i].disk}
-}
-
-// Leader waits until an instance leads and returns its number.
-func (c *Cluster) Leader() int {
-	c.t.Helper()
-	i, ok := c.leader(readyBound, -1)
-	if !ok {
-		c.t.Fatalf("no leader within %v", readyBound)
-	}
-	return i
-}
-
-// LeaderExcept waits until an instance other than i leads and returns its number.
-func (c *Cluster) LeaderExcept(i int) int {
-	c.t.Helper()
-	j, ok := c.leader(readyBound, i)
-	if !ok {
-		c.t.Fatalf("no other leader than instance %d within %v", i, readyBound)
-	}
-	return j
-}
-
-func (c *Cluster) leader(bound time.Duration, except int) (int, bool) {
-	for deadline := time.Now().Add(bound); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		for i, in := range c.instances {
-			if i != except && in.node != nil && sim.Leading(in.node) {
-				return i, true
-			}
-		}
-	}
-	return 0, false
-}
-
-// WaitReady waits until every instance that is up has been answered by a leader.
-func (c *Cluster) WaitReady() {
-	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), readyBound)
-	defer cancel()
-	for i, in := range c.instances {
-		if in.node == nil {
-			continue
-		}
-		if err := in.node.Ready(ctx); err != nil {
-			c.t.Fatalf("instance %d: %v", i, err)
-		}
-	}
-}
-
-// CheckState fails the test if two members that have applied the same log index differ in their state, and waits (in fake time) until all that are up
-// have applied the same. Call it while no commands run.
-func (c *Cluster) CheckState() {
-	c.t.Helper()
-	var indexes []uint64
-	for deadline := time.Now().Add(readyBound); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		byIndex := make(map[uint64][32]byte)
-		indexes = indexes[:0]
-		for i, in := range c.instances {
-			if in.node == nil || in.node.Err() != nil {
-				continue
-			}
-			index, hash := sim.State(in.node)
-			if other, seen := byIndex[index]; seen && other != hash {
-				c.t.Fatalf("instance %d differs from another one at index %d", i, index)
-			}
-			byIndex[index] = hash
-			indexes = append(indexes, index)
-		}
-		if len(byIndex) <= 1 {
-			return
-		}
-	}
-	c.t.Fatalf("members stay at different indexes: %v", indexes)
+	return &Disk{disk}
 }
 
 func (c *Cluster) close() {
-	c.net.HealAll()
-	for i, in := range c.instances {
-		c.net.Resume(host(i))
-		if in.disk != nil {
-			in.disk.HangWrites(false)
-		}
-	}
-	for _, in := range c.instances {
-		if in.node != nil {
-			sim.Abort(in.node)
-			in.node = nil
-		}
-	}
+	c.limit.stop()
+	c.end()
 	// Dials and timers of the libraries below end by their own bounds.
 	time.Sleep(time.Minute)
+}
+
+// end aborts all nodes, whatever was done to them. Calls that wait in them return.
+func (c *Cluster) end() {
+	c.mu.Lock()
+	c.ended = true
+	all := slices.Clone(c.instances)
+	c.mu.Unlock()
+	c.net.HealAll()
+	for i := range all {
+		c.net.Resume(host(i))
+		if disk := c.diskOf(i); disk != nil {
+			disk.HangWrites(false)
+		}
+	}
+	for _, in := range all {
+		if node := c.running(in); node != nil {
+			sim.Abort(node)
+		}
+	}
 }

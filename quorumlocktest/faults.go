@@ -8,12 +8,14 @@ import (
 	"github.com/quorumlock/quorumlock/internal/store"
 )
 
-// Expire makes all sessions of instance i lost, as a process finds them when it goes on after a stop that outlasted their TTL: when Expire returns, its holds say that
-// they are lost (quorumlock.CauseExpired), without a warning before. No time passes.
+// Expire makes all sessions of instance i lost, as a process finds them when it goes on after a stop that outlasted
+// their TTL: when Expire returns, its holds say that they are lost (quorumlock.CauseExpired), without a warning before.
+// No time passes.
 //
-// The cluster hears of it from the instance itself, within a round trip, and grants the locks to the next; but not while a callback of Do or Run still works
-// under one: then when the callback has returned, or when the TTL is over, whichever comes first. So a successor never starts beside a callback that
-// ignores its context any earlier than it would in earnest. The instance goes on: the node opens a session anew when it is next asked for a lock.
+// The cluster hears of it from the instance itself, within a round trip, and grants the locks to the next; but not
+// while a callback of Do or Run still works under one: then when the callback has returned, or when the TTL is over,
+// whichever comes first. So a successor never starts beside a callback that ignores its context any earlier than it
+// would in earnest. The instance goes on: the node opens a session anew when it is next asked for a lock.
 //
 // For a loss that comes slowly, with its warning, use Isolate and let the time pass.
 func (c *Cluster) Expire(i int) {
@@ -27,11 +29,12 @@ func (c *Cluster) Cut(i, j int) { c.net.Cut(host(i), host(j)) }
 // Isolate cuts instance i off from all others, both ways.
 func (c *Cluster) Isolate(i int) { c.net.Isolate(host(i)) }
 
-// Partition splits the network: instances of different groups cannot reach each other, those of one group can. Instances that are in no group make up one more
-// together, so Partition([]int{0}) parts the first instance from the rest. It comes on top of former cuts, and ends with Heal.
+// Partition splits the network: instances of different groups cannot reach each other, those of one group can.
+// Instances that are in no group make up one more together, so Partition([]int{0}) parts the first instance from the
+// rest. It comes on top of former cuts, and ends with Heal.
 func (c *Cluster) Partition(groups ...[]int) {
 	c.t.Helper()
-	side := make([]int, len(c.instances)) // 0 is that of the rest
+	side := make([]int, c.Size()) // 0 is that of the rest
 	for g, group := range groups {
 		for _, i := range group {
 			if side[i] != 0 {
@@ -54,9 +57,10 @@ func (c *Cluster) Heal() { c.net.HealAll() }
 
 // Pause freezes what goes in and out of instance i, as SIGSTOP would; what others send to it waits. Resume undoes it.
 //
-// Goroutines cannot be stopped from outside. So the node's own code goes on to run, and so does the code under test: its holds see their deadline
-// pass while it is paused, where those of a stopped process would see it on waking. What a stopped process would not do in the meantime, the test must not let
-// it do; what it does first on waking is tested by doing it after Resume. Expire is the shorter way to that moment.
+// Goroutines cannot be stopped from outside. So the node's own code goes on to run, and so does the code under test:
+// its holds see their deadline pass while it is paused, where those of a stopped process would see it on waking. What a
+// stopped process would not do in the meantime, the test must not let it do; what it does first on waking is tested by
+// doing it after Resume. Expire is the shorter way to that moment.
 func (c *Cluster) Pause(i int) { c.net.Pause(host(i)) }
 
 // Resume undoes Pause. What was held is delivered.
@@ -77,7 +81,8 @@ func (c *Clock) StepWall(d time.Duration) { c.fake.StepWall(d) }
 // Slept makes the machine wake up from a suspend of d: BOOTTIME and the wall clock have gone on, MONOTONIC_RAW has not.
 func (c *Clock) Slept(d time.Duration) { c.fake.Slept(d) }
 
-// Stopped makes the process wake up from a stop of d (SIGSTOP, a frozen cgroup): all its clocks have gone on, and nothing has run meanwhile.
+// Stopped makes the process wake up from a stop of d (SIGSTOP, a frozen cgroup): all its clocks have gone on, and
+// nothing has run meanwhile.
 func (c *Clock) Stopped(d time.Duration) { c.fake.Jump(d, d, d) }
 
 // Disk injects faults into one instance's disk.

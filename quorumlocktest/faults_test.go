@@ -22,7 +22,8 @@ func lock(t *testing.T, n *quorumlock.Node, bound time.Duration) *quorumlock.Hol
 	return h
 }
 
-// Expire loses a hold on the spot, on any instance of a cluster of any size: the cluster knows within a round trip, and the instance goes on with a session anew.
+// Expire loses a hold on the spot, on any instance of a cluster of any size: the cluster knows within a round trip, and
+// the instance goes on with a session anew.
 func TestExpire(t *testing.T) {
 	for _, size := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("%d nodes", size), func(t *testing.T) {
@@ -69,7 +70,8 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// A callback that does not obey its context keeps its successor out for as long as in earnest: until it returns, or for the TTL.
+// A callback that does not obey its context keeps its successor out for as long as in earnest: until it returns, or for
+// the TTL.
 func TestExpireUnderACallback(t *testing.T) {
 	const ttl = 10 * time.Second
 	for _, c := range []struct{ works, least, most time.Duration }{
@@ -139,7 +141,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// A paused instance's code goes on: its hold ends by its own clock, and its call waits. What it asked for arrives when it is resumed.
+// A paused instance's code goes on: its hold ends by its own clock, and its call waits. What it asked for arrives when
+// it is resumed.
 func TestPause(t *testing.T) {
 	quorumlocktest.Run(t, 3, func(t *testing.T, c *quorumlocktest.Cluster) {
 		h := lock(t, c.Node(0), time.Second)

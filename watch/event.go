@@ -1,19 +1,16 @@
-// Package watch tells what happens to locks: every change in the cluster is an Event with a revision, and a Hub hands the events
-// on to many subscribers without ever waiting for one of them.
+// Package watch says what happens to locks: every change in the cluster is an Event with a revision. The events
+// themselves come from quorumlock.Node.Watch and WatchFrom:
 //
-// A subscriber sees the events under its prefix in revision order, without gap and without duplicate, or it is told in so many
-// words that it fell behind (ErrFellBehind). It may then read the present state and subscribe anew from that revision. What is not
-// promised: that an event is recent. A node that lags shows its own past, in order.
-//
-//	sub := hub.Subscribe("jobs/", 0)
-//	defer sub.Close()
-//	for {
-//		event, err := sub.Next(ctx)
+//	for event, err := range node.Watch(ctx, "jobs/") {
 //		if err != nil {
-//			return err
+//			return err // errors.Is(err, watch.ErrFellBehind): read the state, and watch from its revision
 //		}
-//		fmt.Println(event.Rev, event.Kind, event.Name, event.Token)
+//		fmt.Println(event.Rev, event.Kind, event.Name, event.Token, event.Node)
 //	}
+//
+// A watcher sees the events under its prefix in revision order, without gap and without duplicate, or it is told in so
+// many words that it fell behind (ErrFellBehind). What is not promised: that an event is recent. A node that lags shows
+// its own past, in order.
 package watch
 
 import (
@@ -21,7 +18,8 @@ import (
 	"time"
 )
 
-// Kind is what an Event tells. The list grows with new versions at its end; a program ignores kinds that it does not know.
+// Kind is what an Event tells. The list grows with new versions at its end; a program ignores kinds that it does not
+// know.
 type Kind uint8
 
 // The kinds of events. The values travel between nodes of different versions and never change.
@@ -37,7 +35,7 @@ const (
 	SessionClosed  Kind = 9  // a session was closed by its owner
 	SessionExpired Kind = 10 // a session was silent for too long and was ended
 	ValueChanged   Kind = 11 // a holder published another Value: the leader of an election
-	Resized        Kind = 12 // a semaphore's limit was set; Count tells it
+	Resized        Kind = 12 // a semaphore's limit was set; Permits tells it, zero that the one set is forgotten
 	Freed          Kind = 13 // the lock delay after the end of a hold is over
 )
 
@@ -65,18 +63,20 @@ func (k Kind) String() string {
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// Event is one change in the cluster.
+// Event is one change in the cluster. Its words are those of quorumlock: Token and Session are a quorumlock.Token and a
+// quorumlock.SessionID as numbers, for this package lies below that one.
 type Event struct {
-	Rev     int64     // rises by exactly one from event to event in the whole cluster
-	Kind    Kind      //
-	Name    string    // of the lock; empty for events about a session
-	Token   int64     // fencing token of the hold, 0 where there is none
-	Session int64     // session that the event is about
-	NodeID  string    // server id of the session's node
-	Index   uint64    // log index of the entry that caused it
-	Time    time.Time // the leader's wall clock, for display; it orders nothing
-	Note    string    // the owner's note, or the reason given for a forced release
-	Mode    uint8     // how the claim holds or wants the lock: 0 exclusive, 1 shared, 2 permits (quorumlock.Mode)
-	Count   int       // permits of the claim; with Resized the semaphore's limit
-	Value   string    // what the holder publishes: with Granted and ValueChanged
+	Rev      int64     // rises by exactly one from event to event in the whole cluster
+	Kind     Kind      // what happened
+	Name     string    // of the lock; empty for events about a session
+	Token    int64     // fencing token of the hold, 0 where there is none
+	Session  int64     // session that the event is about
+	Node     string    // Config.Name of the session's node; "" if the watching node does not know it (any more)
+	ServerID string    // of the session's node
+	Index    uint64    // log index of the entry that caused it
+	Time     time.Time // the leader's wall clock, for display; it orders nothing
+	Note     string    // the owner's note, or the reason given for a forced release
+	Mode     Mode      // how the claim holds or wants the lock
+	Permits  int       // of a semaphore: the claim's; with Resized the new limit, zero if it is forgotten
+	Value    string    // what the holder publishes: with Granted and ValueChanged
 }

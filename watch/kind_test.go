@@ -40,3 +40,17 @@ func TestKindsAreTheStateMachines(t *testing.T) {
 		}
 	}
 }
+
+// TestModesAreTheStateMachines: as for kinds.
+func TestModesAreTheStateMachines(t *testing.T) {
+	for mode, is := range map[Mode]locktable.Mode{
+		Exclusive: locktable.Exclusive, Shared: locktable.Shared, Permits: locktable.Permits,
+	} {
+		if uint8(mode) != uint8(is) || mode.String() != is.String() {
+			t.Errorf("%v is %d here, and %d (%v) in the state machine", mode, uint8(mode), uint8(is), is)
+		}
+	}
+	if unknown := Mode(3).String(); unknown != "mode(3)" {
+		t.Errorf("mode 3 prints as %q", unknown)
+	}
+}

@@ -167,7 +167,9 @@ func (b *Batcher) full(k *call) bool {
 // showsLife tells whether a command is word from its session, so that it must not be expired over it.
 func showsLife(c *locktable.Command) bool {
 	switch c.Op {
-	case locktable.OpRenew, locktable.OpClaim, locktable.OpCancel, locktable.OpUnlock, locktable.OpClose, locktable.OpDowngrade,
+	case locktable.OpCancel:
+		return !c.Now
+	case locktable.OpRenew, locktable.OpClaim, locktable.OpUnlock, locktable.OpClose, locktable.OpDowngrade,
 		locktable.OpProclaim, locktable.OpHandOver, locktable.OpResize, locktable.OpOffer, locktable.OpAccept:
 		return true
 	}

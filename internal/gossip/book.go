@@ -16,14 +16,38 @@ const (
 	keepLostDead = 64               // the latest dead members are kept for ever: they are how a lost group is found again
 	maxContest   = 16               // members that a contested process goes to by itself; gossip tells the others
 	claimLapses  = 15 * time.Second // a claimed address that the failure detector never confirmed
+	provesLife   = 3 * time.Second  // an answer to a question shows its process alive for this long
+	maxCopies    = 256              // processes remembered as copies
 )
 
-// entry is what is known of one server id.
+// entry is what is known of one server id: what the failure detector says, and a process that is believed against it.
 type entry struct {
+	rec      record // the latest process that the detector held for alive
+	alive    bool
+	touched  time.Time // the detector's last sign of life
+	answered time.Time // when rec's process last answered a question itself
+	claim    *claim    // nil for none
+}
+
+// claim is a process that is believed on its own word, or by the verdict of a duel, until the failure detector comes to know it, or touched+claimLapses.
+type claim struct {
 	rec     record
-	alive   bool
-	claimed bool      // believed on its own word, against the failure detector, until touched+claimLapses
-	touched time.Time // last sign of life
+	touched time.Time
+}
+
+// seen is the process to believe in.
+func (e *entry) seen() (rec record, alive bool) {
+	if e.claim != nil {
+		return e.claim.rec, true
+	}
+	return e.rec, e.alive
+}
+
+// same tells whether two entries look alike from outside.
+func (e *entry) same(o *entry) bool {
+	a, aliveA := e.seen()
+	b, aliveB := o.seen()
+	return a == b && aliveA == aliveB
 }
 
 // book is the phone book under both forms: the view that Members and Lookup answer from. It holds no opinion on who is alive;
@@ -37,6 +61,7 @@ type book struct {
 	entries map[string]*entry      // by server id, without the own one
 	learned map[string]time.Time   // addresses that were told, with the time
 	told    map[string]string      // server id -> address told by Learn; counts only while the member is not alive
+	copies  map[string]time.Time   // copyKey of processes found to be copies of another one under their id, with the time: never believed again
 	foreign func(clusterID string) // told of other clusters of this name
 	// contested is the time up to which this process insists on its address: others still believe in a former one of its id.
 	contested time.Time
@@ -46,7 +71,10 @@ func newBook(id string, self record, foreign func(clusterID string)) *book {
 	if foreign == nil {
 		foreign = func(string) {}
 	}
-	return &book{id: id, self: self, foreign: foreign, entries: map[string]*entry{}, learned: map[string]time.Time{}, told: map[string]string{}}
+	return &book{
+		id: id, self: self, foreign: foreign, entries: map[string]*entry{}, learned: map[string]time.Time{}, told: map[string]string{},
+		copies: map[string]time.Time{},
+	}
 }
 
 // own is the record this process publishes.
@@ -85,44 +113,45 @@ func (b *book) leave() {
 	b.left = true
 }
 
-// confirm records that the failure detector holds id, as described by rec, for alive. It overrules claims.
+// confirm records that the failure detector holds id, as described by rec, for alive. That confirms a claim of the same process and overrules those of earlier
+// ones. While a later one claims to be id, the detector may still speak of the process before it.
 func (b *book) confirm(id string, rec record, now time.Time) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[id]
-	if e != nil && e.claimed && rec.before(e.rec) {
-		return false // the detector still speaks of the process before the one that claimed
+	if b.copied(id, rec) {
+		return false
 	}
-	return b.put(id, &entry{rec: rec, alive: true, touched: now})
-}
-
-// claim records that rec says of itself to be id, while the failure detector still believes in another address. The later start
-// is believed, so a restarted instance is found at once.
-func (b *book) claim(id string, rec record, now time.Time) (changed bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e := b.entries[id]; e != nil && e.alive {
+	next := entry{rec: rec, alive: true, touched: now}
+	if e := b.entries[id]; e != nil {
 		if rec.sameProcess(e.rec) {
-			e.touched = now
-			return false
+			next.answered = e.answered
 		}
-		if rec.before(e.rec) {
-			return false
+		if e.claim != nil && rec.before(e.claim.rec) {
+			next.claim = e.claim
 		}
 	}
-	return b.put(id, &entry{rec: rec, alive: true, claimed: true, touched: now})
+	return b.put(id, &next)
 }
 
-// lost records the death of id's process rec. The death of a predecessor does not touch its successor.
+// lost records the death of id's process rec. The death of a predecessor does not touch its successor, nor does that of a copy touch the original.
 func (b *book) lost(id string, rec record, now time.Time) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.entries[id]
-	if e == nil || !e.alive || (e.claimed && !rec.sameProcess(e.rec)) {
+	if e == nil || b.copied(id, rec) {
 		return false
 	}
-	e.alive, e.claimed, e.touched = false, false, now
-	return true
+	next := *e
+	switch {
+	case e.claim == nil && !e.alive:
+		return false
+	case e.claim != nil && rec.sameProcess(e.claim.rec):
+		next.rec, next.alive, next.claim = e.claim.rec, false, nil
+	default:
+		next.alive = false
+	}
+	next.touched = now
+	return b.put(id, &next)
 }
 
 // refuse drops id from the view: its latest word was not acceptable.
@@ -134,7 +163,8 @@ func (b *book) refuse(id string) (changed bool) {
 		return false
 	}
 	delete(b.entries, id)
-	return e.alive
+	_, alive := e.seen()
+	return alive
 }
 
 // put stores e; the lock is held.
@@ -145,7 +175,7 @@ func (b *book) put(id string, e *entry) (changed bool) {
 	old := b.entries[id]
 	b.entries[id] = e
 	delete(b.told, id)
-	return old == nil || !old.alive || old.rec != e.rec
+	return old == nil || !old.same(e)
 }
 
 // learn remembers an address that was told from elsewhere. id may be empty.
@@ -155,8 +185,13 @@ func (b *book) learn(id, addr string, now time.Time) {
 	b.learned[addr] = now
 	dropOldest(b.learned, maxLearned)
 	e := b.entries[id]
-	if id == "" || id == b.id || (e != nil && e.alive) {
+	if id == "" || id == b.id {
 		return
+	}
+	if e != nil {
+		if _, alive := e.seen(); alive {
+			return
+		}
 	}
 	if _, known := b.told[id]; known || len(b.told) < maxEntries {
 		b.told[id] = addr
@@ -174,7 +209,8 @@ func (b *book) lookup(id string) (addr string, ok bool) {
 		return addr, true
 	}
 	if e := b.entries[id]; e != nil {
-		return e.rec.addr, true
+		rec, _ := e.seen()
+		return rec.addr, true
 	}
 	return "", false
 }
@@ -189,8 +225,8 @@ func (b *book) members() []Member {
 	}
 	for id, e := range b.entries {
 		// Asked at each reading, because the own cluster id comes later than the first members.
-		if e.alive && b.self.admits(e.rec) == nil {
-			list = append(list, Member{ServerID: id, Addr: e.rec.addr, Meta: e.rec.meta})
+		if rec, alive := e.seen(); alive && b.self.admits(rec) == nil {
+			list = append(list, Member{ServerID: id, Addr: rec.addr, Meta: rec.meta})
 		}
 	}
 	slices.SortFunc(list, func(x, y Member) int { return cmp.Compare(x.ServerID, y.ServerID) })
@@ -216,7 +252,9 @@ func (b *book) missing(now time.Time) []string {
 	}
 	for _, e := range b.entries {
 		// A claim is not known to the failure detector yet: going there is what makes it known.
-		if !e.alive || e.claimed {
+		if e.claim != nil {
+			want[e.claim.rec.addr] = true
+		} else if !e.alive {
 			want[e.rec.addr] = true
 		}
 	}
@@ -224,7 +262,8 @@ func (b *book) missing(now time.Time) []string {
 	if now.Before(b.contested) {
 		ids := slices.Sorted(maps.Keys(b.entries))
 		for _, id := range ids[:min(len(ids), maxContest)] {
-			want[b.entries[id].rec.addr] = true
+			rec, _ := b.entries[id].seen()
+			want[rec.addr] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(want))
@@ -246,7 +285,7 @@ func (b *book) absent(addrs []string) []string {
 func (b *book) dropPresent(want map[string]bool) {
 	delete(want, b.self.addr)
 	for _, e := range b.entries {
-		if e.alive && !e.claimed {
+		if e.alive && e.claim == nil {
 			delete(want, e.rec.addr)
 		}
 	}
@@ -258,10 +297,10 @@ func (b *book) sweep(now time.Time) (changed bool) {
 	defer b.mu.Unlock()
 	dead := make(map[string]time.Time)
 	for id, e := range b.entries {
-		if e.claimed && now.Sub(e.touched) > claimLapses {
-			e.alive, e.claimed, changed = false, false, true
+		if e.claim != nil && now.Sub(e.claim.touched) > claimLapses {
+			changed = e.lapse() || changed
 		}
-		if !e.alive {
+		if _, alive := e.seen(); !alive {
 			dead[id] = e.touched
 		}
 	}

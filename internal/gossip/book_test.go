@@ -64,6 +64,116 @@ func TestBookClaimLapses(t *testing.T) {
 	}
 }
 
+func TestBookClaimLapsesToTheDetectorsWord(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := newBook("self", at("s:1", 1), nil)
+	old := at("old:1", 10)
+	b.confirm("x", old, now)
+	if !b.claim("x", at("young:1", 20), now) || !believes(b, "x", "young:1") {
+		t.Fatal("the claim was not believed")
+	}
+	if !b.sweep(now.Add(claimLapses+1)) || !believes(b, "x", "old:1") {
+		t.Error("after the lapse the process that the detector holds for alive is not believed in")
+	}
+}
+
+// believes says whether x is alive and at addr.
+func believes(b *book, id, addr string) bool {
+	at, _ := b.lookup(id)
+	return at == addr && slices.ContainsFunc(b.members(), func(m Member) bool { return m.ServerID == id && m.Addr == addr })
+}
+
+func TestBookBelievesWhoAnswers(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := newBook("self", at("s:1", 1), nil)
+	old, young := at("old:1", 10), at("young:1", 20)
+	b.confirm("x", old, now)
+	b.claim("x", young, now)
+	if b.attest("x", young, now) || !believes(b, "x", "young:1") {
+		t.Error("the claimant's own answer changes something")
+	}
+	if !b.attest("x", old, now) || !believes(b, "x", "old:1") {
+		t.Error("the living process has a successor")
+	}
+	if b.claim("x", young, now.Add(provesLife-1)) || !believes(b, "x", "old:1") {
+		t.Error("a claim against a process that has just answered was believed")
+	}
+	b.confirm("x", old, now) // new metadata, say
+	if b.claim("x", young, now.Add(provesLife-1)) {
+		t.Error("word from the detector made the answer forgotten")
+	}
+	if !b.claim("x", young, now.Add(provesLife)) || !believes(b, "x", "young:1") {
+		t.Error("the answer counts for ever")
+	}
+	b.attest("nobody", old, now)
+	if _, known := b.lookup("nobody"); known {
+		t.Error("an answer made a member")
+	}
+}
+
+// TestBookSettles: in whichever order the failure detector and the claims bring the two, once they are known to live the original is believed and the copy
+// never again.
+func TestBookSettles(t *testing.T) {
+	original, copied := at("original:1", 10), at("copy:1", 20)
+	for name, before := range map[string]func(b *book, now time.Time){
+		"nothing known":          func(*book, time.Time) {},
+		"the original":           func(b *book, now time.Time) { b.confirm("x", original, now) },
+		"the copy claims":        func(b *book, now time.Time) { b.confirm("x", original, now); b.claim("x", copied, now) },
+		"the copy, claimed only": func(b *book, now time.Time) { b.claim("x", copied, now) },
+		"the copy":               func(b *book, now time.Time) { b.confirm("x", copied, now) },
+		"the copy after the original": func(b *book, now time.Time) {
+			b.confirm("x", original, now)
+			b.lost("x", original, now)
+			b.confirm("x", copied, now)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1000, 0)
+			b := newBook("self", at("s:1", 1), nil)
+			before(b, now)
+			b.settle("x", original, copied, now)
+			check := func(when string) {
+				t.Helper()
+				if !believes(b, "x", "original:1") {
+					addr, _ := b.lookup("x")
+					t.Errorf("%s: at %q, members %v", when, addr, b.members())
+				}
+			}
+			check("settled")
+			if b.claim("x", copied, now.Add(claimLapses/2)) || b.confirm("x", copied, now) || b.lost("x", copied, now) {
+				t.Error("news of the copy changes something")
+			}
+			check("with news of the copy")
+			if b.claim("x", original, now.Add(claimLapses/2)) {
+				t.Error("the same again is a change")
+			}
+			b.confirm("x", original, now)
+			b.sweep(now.Add(time.Hour))
+			check("when the detector knows it")
+			b.settle("x", original, copied, now)
+			b.sweep(now.Add(time.Hour))
+			check("settled again")
+			if !b.lost("x", original, now) || b.confirm("x", copied, now) || len(b.members()) != 1 {
+				t.Error("the copy follows when the original has died")
+			}
+			if next := at("next:1", 30); !b.confirm("x", next, now) || !believes(b, "x", "next:1") {
+				t.Error("the original's successor is not believed")
+			}
+		})
+	}
+}
+
+func TestBookRemembersCopiesWithinBounds(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := newBook("self", at("s:1", 1), nil)
+	for i := range 2 * maxCopies {
+		b.settle("x", at("x:1", 1), at("y:1", int64(2+i)), now.Add(time.Duration(i)))
+	}
+	if len(b.copies) != maxCopies || !b.isCopy("x", at("y:1", int64(1+2*maxCopies))) {
+		t.Errorf("%d copies remembered, or not the latest", len(b.copies))
+	}
+}
+
 func TestBookLookupOrder(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := newBook("self", at("s:1", 1), nil)

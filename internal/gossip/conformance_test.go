@@ -5,7 +5,6 @@ package gossip
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -195,26 +194,6 @@ func TestRestartInPlace(t *testing.T) {
 			y, _ := b.member("c")
 			return x.Meta.Boot == again.boot && y.Meta.Boot == again.boot
 		})
-	})
-}
-
-func TestCopiedDataDirectory(t *testing.T) {
-	eachForm(t, func(t *testing.T, p *pool) {
-		a, _, c := p.three()
-		copied := p.start("h4", "c")
-		want := [3]string{"c", "h3:7000", "h4:7000"}
-		p.within(3*time.Second, "both processes learn of it", func() bool {
-			return slices.Contains(c.told(), want) && slices.Contains(copied.told(), want)
-		})
-		time.Sleep(20 * time.Second)
-		for _, n := range []*instance{a, c, copied} {
-			if got := n.told(); len(got) > 1 {
-				t.Errorf("%s at %s was told %d times: %v", n.id, n.host, len(got), got)
-			}
-		}
-		if len(p.log.with("copied")) == 0 {
-			t.Error("nothing logged")
-		}
 	})
 }
 

@@ -17,6 +17,9 @@ import (
 // asks: a question goes to both addresses, and only answers given to that question by two different processes
 // (different boots) prove a conflict. This process's own life needs no answer.
 //
+// Who has proof believes in the one that started first, whatever its failure detector says, and never again in the other one. The order is in the records (see
+// Options.Started), so all members believe in the same one; it is also the one that is told to go on (see Options.OnConflict).
+//
 //	question: kind, server id asked about, nonce, record of who asks, its server id
 //	answer:   kind, server id, nonce, record of who answers, its server id (the same)
 //	hint:     kind, server id, nonce, record of the other process, server id of who found out
@@ -25,9 +28,10 @@ const (
 	duelAnswer   byte = 2
 	duelHint     byte = 3
 
-	duelEvery   = time.Second      // questions about one server id
-	duelFor     = 10 * time.Second // answers to one question count this long
-	maxDuels    = 256              // server ids asked about at once
+	duelEvery   = time.Second            // questions about one server id
+	duelSoon    = 100 * time.Millisecond // the same, if a process is among the claimants that was not asked the last time
+	duelFor     = 10 * time.Second       // answers to one question count this long
+	maxDuels    = 256                    // server ids asked about at once
 	duelBacklog = 64
 )
 
@@ -35,6 +39,7 @@ const (
 type duel struct {
 	nonce    uint64
 	asked    time.Time
+	whom     []record
 	answered map[string]record // by boot and start
 }
 
@@ -53,16 +58,36 @@ func newDuels(b *book, n *notifier) *duels {
 	return &duels{book: b, notify: n, work: make(chan func(), duelBacklog), open: map[string]*duel{}}
 }
 
-// run does the sending until ctx ends.
+// run does the sending until ctx ends, and asks again while a dispute lasts: a datagram may be lost, and a claim may come just after a question about another.
 func (d *duels) run(ctx context.Context) {
+	again := time.NewTimer(duelEvery)
+	defer again.Stop()
+	armed := true
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case f := <-d.work:
 			f()
+			if !armed {
+				again.Reset(duelEvery)
+				armed = true
+			}
+		case <-again.C:
+			if armed = d.askAgain(); armed {
+				again.Reset(duelEvery)
+			}
 		}
 	}
+}
+
+// askAgain says whether there are disputes.
+func (d *duels) askAgain() bool {
+	list := d.book.disputes()
+	for _, q := range list {
+		d.ask(q.id, q.known, q.claimant)
+	}
+	return len(list) > 0
 }
 
 // queue hands f to run, or drops it: the reason for it comes again as long as it lasts.
@@ -73,12 +98,21 @@ func (d *duels) queue(f func()) {
 	}
 }
 
-// ask puts the question to both claimants of id, at most once per duelEvery.
+// due says whether the claimants are to be asked now that q is open.
+func (q *duel) due(claimants []record, now time.Time) bool {
+	fresh := slices.ContainsFunc(claimants, func(c record) bool { return !slices.ContainsFunc(q.whom, c.sameProcess) })
+	if fresh {
+		return now.Sub(q.asked) >= duelSoon
+	}
+	return now.Sub(q.asked) >= duelEvery
+}
+
+// ask puts the question to both claimants of id, if it is time for it.
 func (d *duels) ask(id string, claimants ...record) {
 	now := time.Now()
 	d.mu.Lock()
 	q := d.open[id]
-	if q != nil && now.Sub(q.asked) < duelEvery {
+	if q != nil && !q.due(claimants, now) {
 		d.mu.Unlock()
 		return
 	}
@@ -87,7 +121,7 @@ func (d *duels) ask(id string, claimants ...record) {
 		d.mu.Unlock()
 		return
 	}
-	q = &duel{nonce: rand.Uint64(), asked: now, answered: map[string]record{}}
+	q = &duel{nonce: rand.Uint64(), asked: now, whom: claimants, answered: map[string]record{}}
 	own := d.book.own()
 	if id == d.book.id {
 		q.answered[processKey(own)] = own
@@ -163,14 +197,29 @@ func (d *duels) judge(id string, nonce uint64, rec record) {
 		return
 	}
 	q.answered[processKey(rec)] = rec
-	if len(q.answered) < 2 {
-		return
+	inOrder := slices.SortedFunc(maps.Values(q.answered), func(x, y record) int {
+		if x.before(y) {
+			return -1
+		}
+		return 1
+	})
+	for _, other := range inOrder[1:] {
+		d.settle(id, nonce, inOrder[0], other)
 	}
-	both := slices.Collect(maps.Values(q.answered))
-	d.notify.conflict(newConflict(id, both[0], both[1]))
+	if d.book.attest(id, inOrder[0], time.Now()) {
+		d.notify.change()
+	}
+}
+
+// settle tells that two live processes use one server id.
+func (d *duels) settle(id string, nonce uint64, original, other record) {
+	if d.book.settle(id, original, other, time.Now()) {
+		d.notify.change()
+	}
+	d.notify.conflict(newConflict(id, original, other))
 	if id != d.book.id { // the two may never hear of each other by themselves: everybody sends to one of the addresses only
-		d.post(both[0].addr, id, duelHint, id, nonce, both[1])
-		d.post(both[1].addr, id, duelHint, id, nonce, both[0])
+		d.post(original.addr, id, duelHint, id, nonce, other)
+		d.post(other.addr, id, duelHint, id, nonce, original)
 	}
 }
 

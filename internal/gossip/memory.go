@@ -259,6 +259,9 @@ func (g *memoryGossip) rows(now time.Time) []row {
 		rows = append(rows, row{id: g.opt.ServerID, beat: g.beat, left: g.left, rec: raw})
 	}
 	for id, p := range g.peers {
+		if g.book.isCopy(id, p.rec) {
+			continue
+		}
 		silent := now.Sub(p.advanced)
 		if (p.left && silent < tellLeft) || (!p.left && silent < suspectAfter) {
 			rows = append(rows, row{id: id, beat: p.beat, left: p.left, rec: p.raw})

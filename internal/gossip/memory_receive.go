@@ -76,6 +76,9 @@ func (g *memoryGossip) merge(r row, now time.Time) (changed bool) {
 		g.mergeOwn(rec)
 		return false
 	}
+	if g.book.isCopy(r.id, rec) {
+		return false
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.peers[r.id]
@@ -128,7 +131,7 @@ func (g *memoryGossip) replace(p *peer, r row, rec record, now time.Time) (chang
 	if beat, known := p.retired[key]; (known && r.beat <= beat) || r.left {
 		return false
 	}
-	if !p.dead {
+	if !p.dead && !g.book.isCopy(r.id, p.rec) {
 		g.duels.ask(r.id, p.rec, rec)
 		if rec.before(p.rec) {
 			return false

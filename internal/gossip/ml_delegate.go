@@ -136,7 +136,7 @@ func (d *mlDelegate) NotifyConflict(existing, other *memberlist.Node) {
 		d.log.Warn("one server id at two addresses: restarted elsewhere, or a copied data directory", "server", existing.Name,
 			"known", a.addr, "other", b.addr)
 	}
-	if a.before(b) && d.book.claim(existing.Name, b, time.Now()) {
+	if d.book.claim(existing.Name, b, time.Now()) {
 		d.notify.change()
 	}
 	if existing.Name == d.book.id {

@@ -20,6 +20,9 @@ type Options struct {
 	// Cluster is the cluster's name. Instances of another name never enter the view.
 	Cluster string
 	Meta    Meta
+	// Started orders the processes of one server id: one that runs on the state of another, or on a copy of it, must have a later one whatever its clock says.
+	// Default: now.
+	Started time.Time
 	// Seeds are host:port, by address or by DNS name. They are resolved again and joined for ever; the own address is ignored,
 	// and a seed that can not be resolved or reached is no error.
 	Seeds []string
@@ -32,7 +35,7 @@ type Options struct {
 	// OnChange is told that Members changed. Changes may be coalesced. No lock is held, but it must neither block nor call Close.
 	OnChange func()
 	// OnConflict is told, once per pair of processes, that two live processes use one server id: a copied data directory. addrA
-	// is the one that says it started first. Both answered just now, so a restart at a new address is never reported. The rules
+	// is the one that says it started first; all members are told the same order, and believe in that one only. Both answered just now, so a restart at a new address is never reported. The rules
 	// of OnChange hold.
 	OnConflict func(serverID, addrA, addrB string)
 	// OnForeign is told, each time one shows itself, the id of another cluster of this cluster's name, whose instances are refused. It is called with locks
@@ -80,6 +83,9 @@ func (opt Options) withDefaults() (Options, error) {
 
 // self is the record that this process publishes. It is made once per start: its started time tells it from its predecessors.
 func (opt Options) self(now time.Time) record {
+	if !opt.Started.IsZero() {
+		now = opt.Started
+	}
 	return record{cluster: fingerprint(opt.Cluster), started: now.UnixNano(), addr: opt.Endpoint.Advertise(), meta: opt.Meta}
 }
 

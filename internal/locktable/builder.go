@@ -321,7 +321,7 @@ func (b *Builder) Limit(r LimitRecord) error {
 		rule{r.Name > b.last.limit, "out of order"},
 		rule{checkName(r.Name) == "", "name"},
 		rule{used || r.Set && t.first(r.Name) == nil, "no such semaphore"},
-		rule{r.Limit > 0 && r.Limit <= MaxPermits && r.Former <= MaxPermits && r.Former != r.Limit && (r.Set || r.Former == 0), "limit"},
+		rule{r.Limit > 0 && r.Limit <= MaxPermits && r.Former <= MaxPermits && r.Former != r.Limit, "limit"},
 		rule{r.Former != 0 || u.inUse <= r.Limit, "more permits held than there are"},
 		rule{!r.Set || t.limitsSet < t.limits.limits, "more limits set than the state machine allows"},
 	); err != nil {

@@ -98,7 +98,7 @@ func (g *chaos) fresh() *Command {
 	case p < 55:
 		return g.aboutHold(&Command{Op: OpUnlock, Session: s})
 	case p < 62:
-		return &Command{Op: OpCancel, Session: s, Seq: g.oldSeq(s), Floor: g.raise(s)}
+		return &Command{Op: OpCancel, Session: s, Seq: g.oldSeq(s), Floor: g.raise(s), Now: g.chance(20)}
 	case p < 68:
 		return &Command{Op: OpRenew, Session: s, Since: max(0, g.counter-Rev(g.rng.IntN(60))+1)}
 	case p < 74:
@@ -108,8 +108,7 @@ func (g *chaos) fresh() *Command {
 	case p < 89:
 		return g.move(s)
 	case p < 91:
-		name := g.name(true)
-		return &Command{Op: OpResize, Session: s, Seq: g.seq(s), Floor: g.raise(s), Names: []string{name}, Limit: uint32(1 + g.rng.IntN(7))}
+		return g.resize(s)
 	case p < 96:
 		return g.rare(s)
 	}
@@ -143,6 +142,16 @@ func (g *chaos) claim(s SessionID) *Command {
 		c.Mode = Shared
 	default:
 		c.Names = g.someNames()
+	}
+	return c
+}
+
+// resize sets a limit, or has it forgotten. Where it says what the claims name, that is mostly what they do name.
+func (g *chaos) resize(s SessionID) *Command {
+	name := g.name(true)
+	c := &Command{Op: OpResize, Session: s, Seq: g.seq(s), Floor: g.raise(s), Names: []string{name}, Limit: uint32(g.rng.IntN(8))}
+	if former := g.limit(name); c.Limit != 0 && c.Limit != former && g.chance(60) {
+		c.Former = former
 	}
 	return c
 }

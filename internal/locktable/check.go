@@ -48,11 +48,13 @@ const (
 	fSecret
 	fAfter
 	fIncarnation
+	fFormer
 )
 
 var fieldNames = [...]string{
 	"Session", "Seq", "Floor", "Names", "Mode", "Try", "Now", "Token", "Note", "Actor", "Node", "NodeName", "TTL", "Since",
 	"RenewIndex", "Term", "Rev", "ClusterID", "Level", "Of", "Count", "Limit", "Value", "Delay", "From", "Secret", "After", "Incarnation",
+	"Former",
 }
 
 // shape is which fields an operation must and may set; all others must be zero, so that one request has one encoding and a field
@@ -66,7 +68,7 @@ var shapes = [...]shape{
 	OpClose:   {must: fSession, may: fNow},
 	OpExpire:  {must: fSession, may: fRenewIndex | fTerm},
 	OpClaim:   {must: fSession | fSeq | fNames, may: fFloor | fMode | fTry | fNote | fValue | fDelay | fCount | fLimit},
-	OpCancel:  {must: fSession | fSeq, may: fFloor},
+	OpCancel:  {must: fSession | fSeq, may: fFloor | fNow},
 	OpUnlock:  {must: fSession | fSeq | fOf | fToken, may: fFloor},
 	OpForce:   {must: fNames | fToken, may: fSession | fNow | fNote | fActor},
 	OpDrained: {must: fRev, may: fRenewIndex | fTerm},
@@ -77,7 +79,7 @@ var shapes = [...]shape{
 	OpDowngrade: {must: fSession | fSeq | fOf | fToken, may: fFloor | fNote},
 	OpProclaim:  {must: fSession | fSeq | fOf | fToken, may: fFloor | fValue},
 	OpHandOver:  {must: fSession | fSeq | fOf | fToken | fRev, may: fFloor},
-	OpResize:    {must: fSession | fSeq | fNames | fLimit, may: fFloor},
+	OpResize:    {must: fSession | fSeq | fNames, may: fFloor | fLimit | fFormer},
 	OpOffer:     {must: fSession | fSeq | fOf | fToken | fSecret, may: fFloor},
 	OpAccept:    {must: fSession | fSeq | fFrom | fOf | fToken | fSecret, may: fFloor | fNote},
 	OpList:      {must: fCount, may: fNames | fAfter},
@@ -142,7 +144,7 @@ func (c *Command) fields() fields {
 		c.Session != 0, c.Seq != 0, c.Floor != 0, len(c.Names) != 0, c.Mode != 0, c.Try, c.Now, c.Token != 0, c.Note != "",
 		c.Actor != "", c.Node != "", c.NodeName != "", c.TTL != 0, c.Since != 0, c.RenewIndex != 0, c.Term != 0, c.Rev != 0,
 		c.ClusterID != "", c.Level != 0, c.Of != 0, c.Count != 0, c.Limit != 0, c.Value != "", c.Delay != 0, c.From != 0, c.Secret != "",
-		c.After != "", c.Incarnation != "",
+		c.After != "", c.Incarnation != "", c.Former != 0,
 	} {
 		if isSet {
 			set |= 1 << i
@@ -171,6 +173,12 @@ func checkNumbers(c *Command) *CommandError {
 		return &CommandError{"From", "negative"}
 	case c.Limit > MaxPermits:
 		return &CommandError{"Limit", fmt.Sprintf("above %d", MaxPermits)}
+	case c.Former > MaxPermits:
+		return &CommandError{"Former", fmt.Sprintf("above %d", MaxPermits)}
+	case c.Former != 0 && c.Former == c.Limit:
+		return &CommandError{"Former", "not another limit"}
+	case c.Former != 0 && c.Limit == 0:
+		return &CommandError{"Former", "there is no limit that it could come before"}
 	case c.Op == OpList && c.Count > MaxList:
 		return &CommandError{"Count", fmt.Sprintf("above %d", MaxList)}
 	}

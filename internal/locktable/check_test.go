@@ -27,7 +27,7 @@ func valid() map[Op]Command {
 		OpDowngrade: {Op: OpDowngrade, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9, Note: "x"},
 		OpProclaim:  {Op: OpProclaim, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9, Value: "x\n"},
 		OpHandOver:  {Op: OpHandOver, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9, Rev: 10},
-		OpResize:    {Op: OpResize, Session: 1, Seq: 2, Floor: 1, Names: []string{"a"}, Limit: MaxPermits},
+		OpResize:    {Op: OpResize, Session: 1, Seq: 2, Floor: 1, Names: []string{"a"}, Limit: MaxPermits, Former: MaxPermits - 1},
 		OpOffer:     {Op: OpOffer, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9, Secret: OfferHash("s")},
 		OpAccept:    {Op: OpAccept, Session: 1, Seq: 2, Floor: 1, From: 2, Of: 1, Token: 9, Secret: "s", Note: "x"},
 		OpList:      {Op: OpList, Names: []string{"a"}, After: "ab", Count: MaxList},
@@ -79,7 +79,9 @@ func TestCheckRefuses(t *testing.T) {
 		{"no limit", "Count", OpClaim, func(c *Command) { c.Names, c.Mode, c.Count = c.Names[:1], Permits, 1 }},
 		{"more permits than the limit", "Count", OpClaim, func(c *Command) { c.Names, c.Mode, c.Count, c.Limit = c.Names[:1], Permits, 3, 2 }},
 		{"limit too high", "Limit", OpResize, func(c *Command) { c.Limit = MaxPermits + 1 }},
-		{"no limit to set", "Limit", OpResize, func(c *Command) { c.Limit = 0 }},
+		{"former limit too high", "Former", OpResize, func(c *Command) { c.Limit, c.Former = 1, MaxPermits+1 }},
+		{"former limit the same", "Former", OpResize, func(c *Command) { c.Former = c.Limit }},
+		{"former limit of none", "Former", OpResize, func(c *Command) { c.Limit = 0 }},
 		{"long value", "Value", OpProclaim, func(c *Command) { c.Value = strings.Repeat("x", MaxValueLen+1) }},
 		{"value not UTF-8", "Value", OpClaim, func(c *Command) { c.Value = "\xff" }},
 		{"long delay", "Delay", OpClaim, func(c *Command) { c.Delay = MaxDelay + time.Millisecond }},
@@ -139,7 +141,7 @@ func TestEveryFieldBelongsSomewhere(t *testing.T) {
 		{Session: 1}, {Seq: 1}, {Floor: 1}, {Names: []string{"a"}}, {Mode: 1}, {Try: true}, {Now: true}, {Token: 1}, {Note: "a"},
 		{Actor: "a"}, {Node: "a"}, {NodeName: "a"}, {TTL: time.Hour}, {Since: 1}, {RenewIndex: 1}, {Term: 1}, {Rev: 1},
 		{ClusterID: "a"}, {Level: 1}, {Of: 1}, {Count: 1}, {Limit: 1}, {Value: "a"}, {Delay: time.Second}, {From: 1}, {Secret: "a"}, {After: "a"},
-		{Incarnation: "a"},
+		{Incarnation: "a"}, {Former: 1},
 	} {
 		c.Op = OpBarrier
 		var err *CommandError

@@ -50,7 +50,8 @@ func (x *step) refused(code Code, c *Command) Result {
 		u, _ := x.semaphore(c.Names[0])
 		return Result{Code: code, Limit: u.limit}
 	}
-	return Result{Code: code, Blocker: x.blocker(c.Names), Waiters: x.waiters(c.Names[0])}
+	taken := x.taken(c.Names)
+	return Result{Code: code, Detail: taken, Blocker: x.blocker(taken), Waiters: x.waiters(taken)}
 }
 
 // admit makes the claim. Its create revision is the revision of its first event, and so is the token of a grant at once.
@@ -106,7 +107,7 @@ func (c *claim) sameAs(cmd *Command) bool {
 }
 
 func (x *step) queued(c *claim, ahead int) Result {
-	return Result{Code: CodeWaiting, Rev: c.rev, Blocker: x.blocker(c.names), Ahead: ahead, Waiters: x.waiters(c.names[0])}
+	return Result{Code: CodeWaiting, Rev: c.rev, Blocker: x.blocker(c.names...), Ahead: ahead, Waiters: x.mostWaiters(c.names)}
 }
 
 // finishedClaim answers a copy of a claim whose sequence is finished.

@@ -33,6 +33,9 @@ func of(seq byte) byte { return seq << 1 }
 // permits is the value byte of a claim for permits.
 func permits(count, limit byte) byte { return limit<<4 | count }
 
+// resizes is the value byte of a resize.
+func resizes(limit, former byte) byte { return former<<3 | limit }
+
 func stories() []story {
 	tell := func(name string, want []Code, commands ...[]byte) story {
 		return story{name, bytes.Join(commands, nil), want}
@@ -70,6 +73,11 @@ func stories() []story {
 			do(OpClaim, 0, 1, 1, flagPermits, permits(2, 3), nameA), do(OpClaim, 1, 1, 1, flagPermits, permits(2, 3), nameA),
 			do(OpClaim, 0, 2, 1, flagPermits, permits(1, 4), nameA), do(OpClaim, 0, 3, 1, 0, 0, nameA),
 			do(OpResize, 0, 4, 1, 0, 1, nameA), do(OpResize, 0, 5, 1, 0, 4, nameA), do(OpClaim, 1, 2, 1, flagPermits, permits(2, 4), nameA)),
+		tell("limits", []Code{CodeOK, CodeGranted, CodeLimit, CodeKind, CodeOK, CodeOK, CodeReleased, CodeGranted, CodeKind, CodeMalformed},
+			do(OpResize, 0, 1, 1, 0, resizes(5, 3), nameA), do(OpClaim, 0, 2, 1, flagPermits, permits(2, 3), nameA),
+			do(OpClaim, 0, 3, 1, flagPermits, permits(2, 4), nameA), do(OpClaim, 1, 1, 1, 0, 0, nameA), do(OpList, 0, 0, 0, 0, 2),
+			do(OpResize, 1, 2, 1, 0, resizes(0, 0), nameA), do(OpUnlock, 0, 4, 1, 0, 1, 0, of(2)), do(OpClaim, 1, 3, 1, 0, 0, nameA),
+			do(OpResize, 1, 4, 1, 0, resizes(0, 0), nameA), do(OpResize, 1, 5, 1, 0, resizes(0, 1), nameA)),
 		tell("moves", []Code{CodeGranted, CodeWaiting, CodeReleased, CodeOK, CodeNotHeld, CodeGranted, CodeOK, CodeNoWaiter},
 			do(OpClaim, 0, 1, 1, 0, 0, nameA), do(OpClaim, 1, 1, 1, 0, 0, nameA), do(OpHandOver, 0, 2, 1, 0, 1, 1, of(1)),
 			do(OpOffer, 1, 2, 1, 0, 0, 0, of(1)), do(OpAccept, 0, 3, 1, flagNow, 0, 1, of(1)), do(OpAccept, 0, 4, 1, 0, 0, 1, of(1)),

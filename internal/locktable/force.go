@@ -6,7 +6,7 @@ import "slices"
 func (x *step) force(c *Command) Result {
 	targets := x.targets(c)
 	if len(targets) == 0 {
-		if blocker := x.blocker(c.Names); blocker != nil {
+		if blocker := x.blocker(c.Names...); blocker != nil {
 			return Result{Code: CodeMismatch, Blocker: blocker, Waiters: x.waiters(c.Names[0])}
 		}
 		return Result{Code: CodeNotHeld}

@@ -89,9 +89,9 @@ func fitFields(c *Command, b []byte, value int64) {
 	case OpDrained:
 		*c = Command{Op: OpDrained, Rev: Rev(value), RenewIndex: uint64(b[3]), Term: 1}
 	case OpCancel:
-		*c = Command{Op: OpCancel, Session: c.Session, Seq: c.Seq, Floor: c.Floor}
+		*c = Command{Op: OpCancel, Session: c.Session, Seq: c.Seq, Floor: c.Floor, Now: c.Now}
 	case OpResize:
-		*c = Command{Op: OpResize, Session: c.Session, Seq: c.Seq, Floor: c.Floor, Names: name, Limit: uint32(b[5] % 8)}
+		*c = Command{Op: OpResize, Session: c.Session, Seq: c.Seq, Floor: c.Floor, Names: name, Limit: uint32(b[5] % 8), Former: uint32(b[5] / 8 % 8)}
 	}
 }
 

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/*.txt")
 //	A claim 1 job,other try note=x value=v delay=5s floor=1
 //	A claim 1 doc shared | A claim 1 pool permits=2/5
 //	A cancel 1 | A unlock 3 A.1 | A renew since=104 | A close now
-//	A downgrade 2 A.1 | A proclaim 2 A.1 value=v | A hand-over 2 A.1 B.1 | A resize 2 pool 8
+//	A downgrade 2 A.1 | A proclaim 2 A.1 value=v | A hand-over 2 A.1 B.1 | A resize 2 pool 8 former=4
 //	A offer 2 A.1 secret=s | B accept 1 A.1 secret=s
 //	expire A index=3 term=1        defaults: the session's present renewal index, the present term
 //	restart n1 inc=i1 index=9      default: the log index before this command
@@ -242,6 +242,8 @@ func (s *script) option(c *Command, word string) bool {
 		c.After = value
 	case "session":
 		c.Session = s.ids[value]
+	case "former":
+		c.Former = uint32(s.number(value))
 	case "floor":
 		c.Floor = s.number(value)
 	case "since":

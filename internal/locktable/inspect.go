@@ -25,7 +25,7 @@ func (s *state) inspect(name string, most int) Info {
 // maxPage bounds the answer to OpList by the texts in it; one name always fits.
 const maxPage = 256 << 10
 
-// List shows the names with any claim on them that begin with prefix and come after the name after, in byte order: at most limit, and no more than fit into
+// List shows the names in use that begin with prefix and come after the name after, in byte order: at most limit, and no more than fit into
 // an answer. more says that there are others behind them.
 func (t *Table) List(prefix, after string, limit int) (infos []Info, more bool) {
 	size := 0
@@ -53,20 +53,37 @@ func (i *Info) size() int {
 	return n
 }
 
-// Names are the names with any claim on them that begin with prefix and come after the name after, in byte order, at most limit.
+// Names are the names in use that begin with prefix and come after the name after, in byte order, at most limit. In use are
+// those with any claim on them, and semaphores whose limit was set: it keeps the name from locks while nobody claims it.
 func (t *Table) Names(prefix, after string, limit int) []string {
 	var names []string
-	at := queueEntry{name: prefix}
+	from := prefix
 	if after >= prefix {
-		at = behind(after)
+		from = successor(after)
 	}
 	for len(names) < limit {
-		e, ok := t.nextInQueue(at)
-		if !ok || !strings.HasPrefix(e.name, prefix) {
+		name, ok := t.nextName(from)
+		if !ok || !strings.HasPrefix(name, prefix) {
 			break
 		}
-		names = append(names, e.name)
-		at = behind(e.name)
+		names = append(names, name)
+		from = successor(name)
 	}
 	return names
+}
+
+// successor is the first of all names after one.
+func successor(name string) string { return name + "\x00" }
+
+// nextName is the first name in use from one on. What has a use and no claim is a semaphore whose limit was set.
+func (s *state) nextName(from string) (name string, ok bool) {
+	e, ok := s.nextInQueue(queueEntry{name: from})
+	name = e.name
+	s.uses.Ascend(from, func(used string, _ use) bool {
+		if !ok || used < name {
+			name, ok = used, true
+		}
+		return false
+	})
+	return name, ok
 }

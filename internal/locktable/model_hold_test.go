@@ -94,12 +94,21 @@ func (m *model) move(h, next *ClaimRecord) {
 	m.emit(EventGranted, next, next.Note)
 }
 
-// resize sets a limit. Claims that wait for more than it end, and their sessions hear of it, or nothing happens at all.
+// resize sets a limit, or forgets that it was set. Claims that wait for more than it end, and their sessions hear of it, or nothing happens at all.
 func (m *model) resize(s *modelSession, c *Command) Result {
 	name := c.Names[0]
 	if m.misused(c.Names, Permits) != "" {
 		m.finish(s, c.Seq, OpResize, CodeKind, 0)
 		return m.resized(CodeKind, c)
+	}
+	if c.Limit == 0 {
+		if sem := m.semaphores[name]; sem != nil {
+			sem.Set = false
+		}
+		m.forgetSemaphores()
+		m.emitEvent(Event{Kind: EventResized, Name: name, Session: s.ID, Node: s.Node, Mode: Permits})
+		m.finish(s, c.Seq, OpResize, CodeOK, 0)
+		return m.resized(CodeOK, c)
 	}
 	limits := 0
 	for _, sem := range m.semaphores {
@@ -120,10 +129,12 @@ func (m *model) resize(s *modelSession, c *Command) Result {
 	case !m.room(word):
 		return Result{Code: CodeOverloaded, Detail: "a waiting session has not heard of too many lost claims"}
 	case sem == nil:
-		sem = &LimitRecord{Name: name, Limit: c.Limit}
+		sem = &LimitRecord{Name: name, Limit: c.Limit, Former: c.Former}
 		m.semaphores[name] = sem
 	case sem.Limit != c.Limit:
 		sem.Former, sem.Limit = sem.Limit, c.Limit
+	case sem.Former == 0:
+		sem.Former = c.Former
 	}
 	sem.Set = true
 	m.emitEvent(Event{Kind: EventResized, Name: name, Session: s.ID, Node: s.Node, Mode: Permits, Count: c.Limit})
@@ -168,8 +179,9 @@ func (m *model) standing(live *ClaimRecord) Result {
 }
 
 func (m *model) waitingResult(c *ClaimRecord) Result {
-	r := Result{Code: CodeWaiting, Rev: c.Rev, Blocker: m.blocker(c.Names), Waiters: m.waiters(c.Names[0])}
+	r := Result{Code: CodeWaiting, Rev: c.Rev, Blocker: m.blocker(c.Names)}
 	for _, name := range c.Names {
+		r.Waiters = max(r.Waiters, m.waiters(name))
 		n := 0
 		for _, other := range m.queue(name) {
 			if other.Pos < c.Pos && other.Grant == 0 {
@@ -261,6 +273,11 @@ func (m *model) names(prefix, after string, limit int) []string {
 			if strings.HasPrefix(name, prefix) && (after == "" || name > after) {
 				all = append(all, name)
 			}
+		}
+	}
+	for name := range m.semaphores {
+		if strings.HasPrefix(name, prefix) && (after == "" || name > after) {
+			all = append(all, name)
 		}
 	}
 	slices.Sort(all)

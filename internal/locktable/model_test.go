@@ -96,8 +96,11 @@ func (m *model) ofSession(c *Command) Result {
 		m.end(EventSessionClosed, EventReleased, !c.Now, s)
 		return Result{Code: CodeOK}
 	}
-	m.renew(s)
 	m.floor(s, c.Floor)
+	if c.Op == OpCancel && c.Now {
+		return m.cancel(s, c)
+	}
+	m.renew(s)
 	r := m.inSession(s, c)
 	r.Renewed = true
 	r.Lost = slices.Clone(s.lost)
@@ -230,7 +233,12 @@ func (m *model) refused(code Code, c *Command) Result {
 	case CodeLimit:
 		return Result{Code: code, Limit: m.limit(c.Names[0])}
 	}
-	return Result{Code: code, Blocker: m.blocker(c.Names), Waiters: m.waiters(c.Names[0])}
+	for _, name := range c.Names {
+		if len(m.queue(name)) > 0 {
+			return Result{Code: code, Detail: name, Blocker: m.blocker([]string{name}), Waiters: m.waiters(name)}
+		}
+	}
+	return Result{Code: code}
 }
 
 // misused is the first name that is a semaphore where a lock is wanted, or the other way round.

@@ -161,6 +161,33 @@ var planted = map[string]func(t *Table, c *Command, bite func()) func(){
 			}
 		}
 	},
+	"what comes before an idle limit is not taken over": func(t *Table, c *Command, bite func()) func() {
+		if c.Op != OpResize || c.Former == 0 {
+			return nil
+		}
+		if _, used := t.semaphore(c.Names[0]); used {
+			return nil
+		}
+		return func() {
+			if u, ok := t.semaphore(c.Names[0]); ok {
+				bite()
+				u.former = 0
+				t.setUse(c.Names[0], u)
+			}
+		}
+	},
+	"a forgotten limit stays set": func(t *Table, c *Command, bite func()) func() {
+		if c.Op != OpResize || c.Limit != 0 {
+			return nil
+		}
+		u, _ := t.semaphore(c.Names[0])
+		return func() {
+			if u.set {
+				bite()
+				t.setUse(c.Names[0], u)
+			}
+		}
+	},
 }
 
 // TestPlantedFaults: each is found within a few seeds, or the comparison with the model is worth nothing.
@@ -193,7 +220,7 @@ func TestPlantedFaults(t *testing.T) {
 			t.Errorf("not found, though it bit %d times", bites)
 		})
 	}
-	if names := len(planted); names < 10 {
+	if names := len(planted); names < 12 {
 		t.Errorf("%d planted faults", names)
 	}
 }

@@ -137,8 +137,18 @@ func (s *state) rank(low, high int, at queueEntry) int {
 	})
 }
 
+// taken is the first of names that somebody holds or waits for, "" if they are all free.
+func (s *state) taken(names []string) string {
+	for _, name := range names {
+		if s.first(name) != nil {
+			return name
+		}
+	}
+	return ""
+}
+
 // blocker is the first holder of the first of names that is held, nil if none is.
-func (s *state) blocker(names []string) *Holder {
+func (s *state) blocker(names ...string) *Holder {
 	for _, name := range names {
 		if c := s.holderOf(name); c != nil {
 			h := c.holder()

@@ -22,13 +22,18 @@ func overloaded(detail string) Result { return Result{Code: CodeOverloaded, Deta
 // inSession applies a command of a session. That it was applied while the session lives is news in itself: the node knows from the
 // answer that its lease goes on, so the answer and the renewal are one step, whatever the command comes to. For the same reason every
 // such answer lists the lost holds that the session has not heard of: a node that extended its holds by an answer that was silent
-// about a drain would still hold when the drain ends.
+// about a drain would still hold when the drain ends. The exception is a cancel for a session that its node has given up: it is to end when it would have ended.
 func (x *step) inSession(c *Command) Result {
 	s, ok := x.sessions.Get(c.Session)
 	if !ok {
 		return Result{Code: CodeNoSession}
 	}
 	x.raiseFloor(&s, c.Floor)
+	if c.Op == OpCancel && c.Now {
+		r := x.cancel(&s, c)
+		x.sessions.Set(s.owner.id, s)
+		return r
+	}
 	x.renew(&s)
 	r := x.sessionCommand(&s, c)
 	x.sessions.Set(s.owner.id, s)

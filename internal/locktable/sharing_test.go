@@ -92,6 +92,42 @@ func TestBarredClaimsCount(t *testing.T) {
 	claim(CodeGranted, ids[2], "c")
 }
 
+// TestForgottenLimitsMakeRoom: limits that were set are bounded, and one that is forgotten makes room for another, at once or when the last claim goes.
+func TestForgottenLimitsMakeRoom(t *testing.T) {
+	table, ids := founded(t, 1)
+	table.limits.limits = 2
+	seq := uint64(0)
+	do := func(want Code, c Command) {
+		t.Helper()
+		seq++
+		c.Session, c.Seq = ids[0], seq
+		mustApply(t, table, want, &c)
+	}
+	set := func(want Code, name string, limit uint32) {
+		t.Helper()
+		do(want, Command{Op: OpResize, Names: []string{name}, Limit: limit})
+	}
+	set(CodeOK, "a", 2)
+	set(CodeOK, "b", 2)
+	set(CodeOverloaded, "c", 2)
+	set(CodeOK, "a", 3) // is there already
+	set(CodeOK, "a", 0)
+	set(CodeOK, "c", 2)
+	set(CodeOverloaded, "a", 2)
+	do(CodeGranted, Command{Op: OpClaim, Names: []string{"c"}, Mode: Permits, Count: 1, Limit: 2})
+	claim := seq
+	set(CodeOK, "c", 0) // in use: its limit is that of the claim, and does not count
+	set(CodeOK, "a", 2)
+	set(CodeOverloaded, "c", 2)
+	do(CodeReleased, Command{Op: OpUnlock, Of: claim, Token: Token(table.grantsSince(ids[0], 0)[0].Token)})
+	if got := fmt.Sprint(table.Names("", "", 9)); got != "[a b]" {
+		t.Errorf("in use are %s", got)
+	}
+	if err := checkInvariants(table); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAskingAgainForADrainNeedsNoRoom: whoever asks for a forced release again is told of the drain that goes on, however much news the holder has not heard.
 func TestAskingAgainForADrainNeedsNoRoom(t *testing.T) {
 	table, ids := founded(t, 1)

@@ -66,6 +66,9 @@ func enrich(t testing.TB, table *Table) {
 	do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"y-sem-fresh"}, Mode: Permits, Count: 3, Limit: 4})
 	do(CodeWaiting, 1, Command{Op: OpClaim, Names: []string{"y-sem-fresh"}, Mode: Permits, Count: 2, Limit: 4})
 	do(CodeOK, 0, Command{Op: OpResize, Names: []string{"y-sem-idle"}, Limit: 7})
+	do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"y-sem-left"}, Mode: Permits, Count: 3, Limit: 4})
+	do(CodeOK, 0, Command{Op: OpResize, Names: []string{"y-sem-left"}, Limit: 2})
+	do(CodeOK, 0, Command{Op: OpResize, Names: []string{"y-sem-left"}})
 
 	do(CodeGranted, 0, Command{Op: OpClaim, Names: []string{"zz", "zzz"}})
 	do(CodeWaiting, 1, Command{Op: OpClaim, Names: []string{"zz"}})

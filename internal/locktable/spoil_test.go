@@ -27,6 +27,10 @@ var spoilers = []func(c *Command){
 	func(c *Command) { c.Mode, c.Count, c.Limit = Permits, 1, 0 },
 	func(c *Command) { c.Mode, c.Count, c.Limit = Permits, 4, 3 },
 	func(c *Command) { c.Limit = MaxPermits + 1 },
+	func(c *Command) { c.Limit, c.Former = 1, MaxPermits+1 },
+	func(c *Command) { c.Limit, c.Former = 3, 3 },
+	func(c *Command) { c.Limit, c.Former = 0, 3 },
+	func(c *Command) { c.Former, c.Of = 1, 1 },
 	func(c *Command) { c.Names = []string{""} },
 	func(c *Command) { c.Names = []string{"0", "1", "0"} },
 	func(c *Command) { c.Names = []string{strings.Repeat("x", MaxNameLen+1)} },
@@ -106,6 +110,8 @@ func (g *chaos) learn(e Event) {
 		g.live = slices.DeleteFunc(g.live, same)
 		g.dead = append(g.dead, e)
 	case EventResized:
-		g.limits[e.Name] = e.Count
+		if g.limits[e.Name] = e.Count; e.Count == 0 {
+			delete(g.limits, e.Name)
+		}
 	}
 }

@@ -178,9 +178,6 @@ func lessQueue(a, b queueEntry) bool {
 	return a.pos < b.pos
 }
 
-// behind is the position after all entries of a name.
-func behind(name string) queueEntry { return queueEntry{name: name, pos: math.MaxInt64} }
-
 func lessHold(a, b holdEntry) bool {
 	if a.session != b.session {
 		return a.session < b.session

@@ -56,7 +56,7 @@ const (
 	OpClose   Op = 4  // Session, Now: ends it, releases all its claims. Now: its owner has finished, so no lock delay applies. Closing an unknown session answers CodeNoSession
 	OpExpire  Op = 5  // internal: Session, RenewIndex, Term
 	OpClaim   Op = 6  // Session, Seq, Floor, Names, Mode, Try, Note, Value, Delay; for Permits also Count and Limit
-	OpCancel  Op = 7  // Session, Floor, Seq = the claim's sequence
+	OpCancel  Op = 7  // Session, Floor, Seq = the claim's sequence. Now: its node has given the session up, and extends it no more
 	OpUnlock  Op = 8  // Session, Seq, Floor, Of, Token
 	OpForce   Op = 9  // Names[0], Token, Session (optional: only the holds of this one), Now, Note = reason, Actor = who: forced release
 	OpDrained Op = 10 // internal: Rev = grant revision, RenewIndex = index at which the drain or the delay began, Term
@@ -67,7 +67,7 @@ const (
 	OpDowngrade Op = 14 // Session, Seq, Floor, Of, Token, Note: the exclusive hold of one name becomes the shared claim Seq, with nothing between
 	OpProclaim  Op = 15 // Session, Seq, Floor, Of, Token, Value: sets the value that the hold publishes
 	OpHandOver  Op = 16 // Session, Seq, Floor, Of, Token, Rev = create revision of the waiting claim that gets the names of this exclusive hold
-	OpResize    Op = 17 // Session, Seq, Floor, Names[0], Limit: sets the limit of a semaphore
+	OpResize    Op = 17 // Session, Seq, Floor, Names[0], Limit, Former: sets the limit of a semaphore; without Limit: forgets the one that was set
 	OpOffer     Op = 18 // Session, Seq, Floor, Of, Token, Secret = OfferHash of a secret: whoever knows the secret may take the hold over
 	OpAccept    Op = 19 // Session, Seq, Floor, From, Of, Token, Secret, Note: takes the hold that From offers over as the claim Seq
 	OpList      Op = 20 // Names[0] = prefix (no Names: all), After, Count = most names wanted: a linearizable read of a page of names
@@ -115,6 +115,7 @@ type Command struct {
 	Secret      string
 	After       string
 	Incarnation string // one start of a node, in its data directory
+	Former      uint32 // the limit that the caller's own claims name, if not the new one; it counts as the one before if none is known
 }
 
 // Code is the outcome of a command. The list is append-only: values travel between nodes of different versions.
@@ -125,7 +126,7 @@ const (
 	CodeOK          Code = 1
 	CodeGranted     Code = 2  // claim: held, Token set
 	CodeWaiting     Code = 3  // claim: queued; Blocker, Ahead and Waiters set
-	CodeLocked      Code = 4  // claim with Try: refused; Blocker and Waiters set
+	CodeLocked      Code = 4  // claim with Try: refused; Detail is the first of its names that is taken, Blocker and Waiters are that one's
 	CodeCancelled   Code = 5  // the claim's sequence is finished; nothing of it is left. Cancel answers it, and so does a late copy of the claim; Token if it ever was granted
 	CodeReleased    Code = 6  // unlock: this hold was live until now
 	CodeNotHeld     Code = 7  // unlock, force, drained: no such live hold
@@ -222,7 +223,7 @@ type Result struct {
 	Renewed bool
 	Blocker *Holder // CodeWaiting, CodeLocked, CodeMismatch: the (first) holder in the way; nil if only waiters are
 	Ahead   int     // CodeWaiting: claims that wait before this one
-	Waiters int     // CodeWaiting, CodeLocked, and CodeMismatch of OpForce: claims that wait for the (first) name
+	Waiters int     // CodeWaiting, CodeLocked, and CodeMismatch of OpForce: claims that wait for the name; of several, for the one in Detail, or where they are most
 	Grants  []Grant // OpRenew: the session's holds granted since Command.Since, without those being drained
 	// Lost is set in every answer with Renewed: the session's holds lost or being drained of which the node has not said, by the
 	// Since of a renewal, that it heard. A node reads it before it extends anything.
@@ -231,7 +232,7 @@ type Result struct {
 	// DrainIndex is the log index at which a drain began; the leader that ends it names it in OpDrained.
 	DrainIndex uint64
 	Detail     string
-	Limit      uint32 // CodeLimit, and OpResize: the limit in force
+	Limit      uint32 // CodeLimit, and OpResize: the limit in force, zero if there is none any more
 	Infos      []Info // OpList
 	More       bool   // OpList: there are names after the last of Infos
 	Ended      int    // OpRestart: sessions ended
@@ -252,7 +253,7 @@ const (
 	EventSessionClosed EventKind = 9
 	EventSessionExpiry EventKind = 10
 	EventValue         EventKind = 11 // a holder published another value
-	EventResized       EventKind = 12 // a semaphore's limit was set; Count tells it
+	EventResized       EventKind = 12 // a semaphore's limit was set; Count tells it, zero that the one that was set is forgotten
 	EventFreed         EventKind = 13 // the lock delay after the end of a hold is over
 )
 
@@ -357,7 +358,7 @@ type LimitRecord struct {
 	Name   string
 	Limit  uint32
 	Former uint32 // the limit before the last OpResize, which claims may still name; zero if there is none
-	Set    bool   // by OpResize, so it is remembered while nobody uses the semaphore
+	Set    bool   // by OpResize, so it is remembered while nobody uses the semaphore; not if an OpResize has had it forgotten since
 }
 
 // FinishedRecord is the remembered answer of a finished sequence.

@@ -1,7 +1,8 @@
 package locktable
 
-// use is how a name is held in a mode that several can share. A name that is held by one exclusive claim, or not at all, has none, so the common lock
-// costs nothing here. A semaphore has one from its first claim to its last, and for ever once its limit was set by a command.
+// use is how a name is held in a mode that several can share. A name that is held by one exclusive claim, or not at all, has
+// none, so the common lock costs nothing here. A semaphore has one from its first claim to its last, and longer for as long
+// as a limit that was set by a command is not forgotten by another one.
 type use struct {
 	mode    Mode
 	holders int
@@ -11,8 +12,8 @@ type use struct {
 	// inUse is the sum of the permits held. It exceeds limit for a while when that was lowered.
 	inUse  uint32
 	limit  uint32
-	former uint32 // the limit before the last command that set it, zero if there is none
-	set    bool   // the limit was set by a command
+	former uint32 // the limit before the last command that set it, zero if none is known
+	set    bool   // the limit was set by a command, and not forgotten since
 }
 
 // semaphore is the use of a name that is one.
@@ -104,37 +105,73 @@ func (s *state) limitAgainst(c *Command) uint32 {
 	return u.limit
 }
 
-// resize sets the limit of a semaphore, in use or not. Claims may go on to name the limit before it, so that a deployment that changes it can roll on; they are
-// served under the new one. Waiting claims for more than the new limit can never be granted, and end.
+// resize sets the limit of a semaphore, in use or not, or has the limit that was set forgotten.
 func (x *step) resize(s *session, c *Command) Result {
 	if r, known := x.begun(s, c); known {
 		return r
 	}
-	name := c.Names[0]
 	if _, wrong := x.misused(c.Names, Permits); wrong {
 		x.finish(s, c.Seq, OpResize, CodeKind, 0)
 		return x.resized(CodeKind, c)
 	}
-	u, used := x.semaphore(name)
-	oversized := x.oversized(name, c.Limit)
-	switch {
-	case !u.set && x.limitsSet >= x.limits.limits:
-		return overloaded("too many semaphores with a limit of their own")
-	case !x.roomForNews(oversized):
-		return overloaded("a waiting session has not heard of too many lost claims")
-	}
-	if used && u.limit != c.Limit {
-		u.former = u.limit
-	}
-	u.mode, u.limit, u.set = Permits, c.Limit, true
-	x.setUse(name, u)
-	x.emit(Event{Kind: EventResized, Name: name, Session: s.owner.id, Node: s.owner.node, Mode: Permits, Count: c.Limit})
-	for _, w := range oversized {
-		x.dropOversized(s, w, c.Limit)
+	if c.Limit == 0 {
+		x.forgetLimit(s, c.Names[0])
+	} else if r, refused := x.setLimit(s, c); refused {
+		return r
 	}
 	x.finish(s, c.Seq, OpResize, CodeOK, 0)
 	x.promote(c.Names)
 	return x.resized(CodeOK, c)
+}
+
+// setLimit: waiting claims for more than the new limit can never be granted, and end.
+func (x *step) setLimit(s *session, c *Command) (refusal Result, refused bool) {
+	name := c.Names[0]
+	u, _ := x.semaphore(name)
+	oversized := x.oversized(name, c.Limit)
+	switch {
+	case !u.set && x.limitsSet >= x.limits.limits:
+		return overloaded("too many semaphores with a limit of their own"), true
+	case !x.roomForNews(oversized):
+		return overloaded("a waiting session has not heard of too many lost claims"), true
+	}
+	u.former = u.before(c)
+	u.mode, u.limit, u.set = Permits, c.Limit, true
+	x.setUse(name, u)
+	x.emitResized(s, name, c.Limit)
+	for _, w := range oversized {
+		x.dropOversized(s, w, c.Limit)
+	}
+	return Result{}, false
+}
+
+// before is the limit that claims may go on to name after a command has set another, so that a deployment that changes it can
+// roll on: the one in force until now, and the one that the command tells where there is none. A command that sets what is in
+// force already leaves the one before that, if it is known.
+func (u use) before(c *Command) uint32 {
+	switch {
+	case u.limit != 0 && u.limit != c.Limit:
+		return u.limit
+	case u.former != 0:
+		return u.former
+	}
+	return c.Former
+}
+
+// forgetLimit gives the limit back to the claims: that of an idle semaphore is gone with everything else about it, and the
+// name is free for locks. While it is in use the limit, and the one before it, stay in force up to the last claim, for claims
+// do not remember which limit they named.
+func (x *step) forgetLimit(s *session, name string) {
+	if u, ok := x.semaphore(name); ok {
+		u.set = false
+		x.setUse(name, u)
+		x.tidyUse(name)
+	}
+	x.emitResized(s, name, 0)
+}
+
+func (x *step) emitResized(s *session, name string, limit uint32) {
+	x.emit(Event{Kind: EventResized, Name: name, Session: s.owner.id, Node: s.owner.node, Mode: Permits, Count: limit})
 }
 
 // resized answers a resize, the first time or again, with what stands in its way or is in force as it is now.

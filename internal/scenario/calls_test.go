@@ -316,8 +316,11 @@ func (s *stage) beginAll(ctx func(*trial) context.Context, cut func()) {
 	synctest.Wait()
 }
 
-// holdReplies keeps the leader's answers back, or lets them go: what is asked is done, and nobody is told.
-func (s *stage) holdReplies(hold bool) { s.c.Network().HoldReplies(s.c.Host(s.leader), hold) }
+// holdNews keeps the leader's answers and the caller's own log back, or lets them go: what is asked is done, and the caller is not told in either way.
+func (s *stage) holdNews(hold bool) {
+	s.c.Network().HoldReplies(s.c.Host(s.leader), hold)
+	s.c.Disk(s.caller).Hang(hold)
+}
 
 // within checks that the call ends within bound of its beginning; what tells what came of it.
 func (x *trial) within(bound time.Duration) *trial {

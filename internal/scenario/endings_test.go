@@ -94,7 +94,7 @@ func TestCallsAtTheirDeadline(t *testing.T) {
 			t.Cleanup(cancel)
 			return ctx
 		}
-		s.beginAll(ctx, func() { s.holdReplies(true) })
+		s.beginAll(ctx, func() { s.holdNews(true) })
 		for _, x := range s.trials {
 			wait := x.within(deadline).waited(context.DeadlineExceeded)
 			if errors.Is(x.err, quorumlock.ErrNoQuorum) {
@@ -112,7 +112,7 @@ func TestCallsAtTheirDeadline(t *testing.T) {
 				t.Errorf("%s: %q does not say who holds it", x.name, x.err)
 			}
 		}
-		s.holdReplies(false)
+		s.holdNews(false)
 		s.nothingLeft()
 	})
 }
@@ -222,7 +222,7 @@ func TestCallsWhoseSessionIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStage(t)
 		s.newTrials(true, inSession)
-		s.beginAll(in(context.Background()), func() { s.holdReplies(true) })
+		s.beginAll(in(context.Background()), func() { s.holdNews(true) })
 		closed := make(chan struct{})
 		for _, x := range s.trials {
 			go func() {
@@ -247,7 +247,7 @@ func TestCallsWhoseSessionIsClosed(t *testing.T) {
 				x.within(quorumTTL).waited(quorumlock.ErrNoQuorum)
 			}
 		}
-		s.holdReplies(false)
+		s.holdNews(false)
 		s.nothingLeft()
 	})
 }
@@ -257,7 +257,7 @@ func TestCallsWhoseNodeIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStage(t)
 		s.newTrials(true, all)
-		s.beginAll(in(context.Background()), func() { s.holdReplies(true) })
+		s.beginAll(in(context.Background()), func() { s.holdNews(true) })
 		endsIn(t, "close", 5*time.Second, func() { _ = s.c.Stop(s.caller) })
 		synctest.Wait()
 		for _, x := range s.trials {
@@ -272,7 +272,8 @@ func TestCallsWhoseNodeIsClosed(t *testing.T) {
 				x.failed(quorumlock.ErrClosed)
 			}
 		}
-		s.holdReplies(false)
+		s.holdNews(false)
+		synctest.Wait() // until the write that hung has let go of the disk
 		s.c.Start(s.caller)
 		s.c.WaitReady()
 		s.nothingLeft()

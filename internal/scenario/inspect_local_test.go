@@ -49,7 +49,7 @@ func TestLocalReadsWithoutAQuorum(t *testing.T) {
 				startAllBut(c, left)
 				c.WaitReady()
 				time.Sleep(time.Second)
-				info, err := survivor.Inspect(context.Background(), "k", quorumlock.Local)
+				info, err := survivor.Inspect(context.Background(), "k", quorumlock.Local())
 				if err != nil || info.Age > time.Second {
 					t.Errorf("with the quorum back: age %v, %v", info.Age, err)
 				}
@@ -62,14 +62,14 @@ func TestLocalReadsWithoutAQuorum(t *testing.T) {
 // readsAlone reads locally on a node that has been alone for a while.
 func readsAlone(t *testing.T, n *quorumlock.Node, h *quorumlock.Hold, alone time.Duration) {
 	t.Helper()
-	info, err := n.Inspect(context.Background(), "k", quorumlock.Local)
+	info, err := n.Inspect(context.Background(), "k", quorumlock.Local())
 	if err != nil || !info.Local || len(info.Holders) != 1 || info.Holders[0].Token != h.Token() || info.Index == 0 {
 		t.Fatalf("after %v: %+v, %v", alone, info, err)
 	}
 	if off := alone - info.Age; off < -time.Second || off > time.Second {
 		t.Errorf("alone for %v, age %v", alone, info.Age)
 	}
-	if list := locksOf(t, n, "", quorumlock.Local); len(list) != 1 || list[0].Name != "k" || !list[0].Local {
+	if list := locksOf(t, n, "", quorumlock.Local()); len(list) != 1 || list[0].Name != "k" || !list[0].Local {
 		t.Errorf("locks: %+v", list)
 	}
 	members, err := n.Members(context.Background())
@@ -115,7 +115,7 @@ func TestLocalReadsWhileTheDiskHangs(t *testing.T) {
 				var info quorumlock.LockInfo
 				endsIn(t, "a local read", 10*time.Millisecond, func() {
 					var err error
-					if info, err = c.Node(hung).Inspect(context.Background(), "k", quorumlock.Local); err != nil {
+					if info, err = c.Node(hung).Inspect(context.Background(), "k", quorumlock.Local()); err != nil {
 						t.Fatal(err)
 					}
 				})
@@ -135,7 +135,7 @@ func TestLocalReadsWhileTheDiskHangs(t *testing.T) {
 				})
 				c.Disk(hung).Hang(false)
 				time.Sleep(5 * time.Second)
-				if info, err := c.Node(hung).Inspect(context.Background(), "k", quorumlock.Local); err != nil || info.Age > time.Second {
+				if info, err := c.Node(hung).Inspect(context.Background(), "k", quorumlock.Local()); err != nil || info.Age > time.Second {
 					t.Errorf("with a disk again: age %v, %v", info.Age, err)
 				}
 				calm(t, h) // it lived on through another member
@@ -164,7 +164,7 @@ func TestLocalReadsOfAFailedMember(t *testing.T) {
 				}
 				endsIn(t, "the failure", time.Minute, func() { use(other, "k", failed(n)) })
 				time.Sleep(30 * time.Second)
-				info, err := n.Inspect(context.Background(), "held", quorumlock.Local)
+				info, err := n.Inspect(context.Background(), "held", quorumlock.Local())
 				if name == "disk" {
 					if err != nil || info.Holding != 1 || info.Holders[0].Token != h.Token() || info.Age < 25*time.Second {
 						t.Errorf("%+v, %v", info, err)
@@ -172,7 +172,7 @@ func TestLocalReadsOfAFailedMember(t *testing.T) {
 				} else if !errors.Is(err, quorumlock.ErrDiverged) {
 					t.Errorf("%+v, %v; want %v", info, err, quorumlock.ErrDiverged)
 				}
-				for _, err := range n.Locks(context.Background(), "", quorumlock.Local) {
+				for _, err := range n.Locks(context.Background(), "", quorumlock.Local()) {
 					if errors.Is(err, quorumlock.ErrDiverged) != (name == "diverged") {
 						t.Errorf("locks: %v", err)
 					}
@@ -195,14 +195,14 @@ func TestAgeIsUnknownBeforeAnyContact(t *testing.T) {
 		}
 		c.Start(1)
 		time.Sleep(10 * time.Second)
-		info, err := c.Node(1).Inspect(context.Background(), "k", quorumlock.Local)
+		info, err := c.Node(1).Inspect(context.Background(), "k", quorumlock.Local())
 		if err != nil || !info.Local || info.Age != quorumlock.AgeUnknown {
 			t.Errorf("%+v, %v", info, err)
 		}
 		c.Start(0)
 		c.WaitReady()
 		time.Sleep(time.Second)
-		info, err = c.Node(1).Inspect(context.Background(), "k", quorumlock.Local)
+		info, err = c.Node(1).Inspect(context.Background(), "k", quorumlock.Local())
 		if err != nil || info.Age > time.Second || info.Holding != 1 || info.Holders[0].Token != h.Token() {
 			t.Errorf("%+v, %v", info, err)
 		}

@@ -62,7 +62,7 @@ func TestLocksInPages(t *testing.T) {
 		}
 		time.Sleep(time.Second) // for followers
 		for i := range c.Size() {
-			got := locksOf(t, c.Node(i), "jobs/", quorumlock.Local)
+			got := locksOf(t, c.Node(i), "jobs/", quorumlock.Local())
 			if !slices.Equal(namesOf(got), jobs) {
 				t.Errorf("node %d, its own state: %d locks, want %d", i, len(got), len(jobs))
 			}
@@ -159,13 +159,13 @@ func TestInfoOfSharedLocks(t *testing.T) {
 		}
 		want(info, 64)
 		want(locksOf(t, n, "sem")[0], 8)
-		local, err := n.Inspect(ctx, "sem", quorumlock.Local)
+		local, err := n.Inspect(ctx, "sem", quorumlock.Local())
 		if err != nil {
 			t.Fatal(err)
 		}
 		want(local, 64)
 		stop()
-		free, err := n.Inspect(ctx, "nobody's", quorumlock.Local)
+		free, err := n.Inspect(ctx, "nobody's", quorumlock.Local())
 		if err != nil || free.Holding != 0 || !free.Local || free.Name != "nobody's" {
 			t.Errorf("a free lock: %+v, %v", free, err)
 		}
@@ -197,7 +197,7 @@ func TestMembersAskOrNot(t *testing.T) {
 			t.Errorf("all well: %d reachable, %d leaders", r, l)
 		}
 		endsIn(t, "members with Local", 0, func() {
-			if r, l := check(0, quorumlock.Local); r != 1 || l != 1 {
+			if r, l := check(0, quorumlock.Local()); r != 1 || l != 1 {
 				t.Errorf("local: %d reachable, %d leaders", r, l)
 			}
 		})

@@ -181,7 +181,7 @@ func awaitVoters(t *testing.T, c *quorumlocktest.Cluster, bound time.Duration, i
 
 func groupOf(t *testing.T, n *quorumlock.Node) []quorumlock.Member {
 	t.Helper()
-	all, err := n.Members(context.Background(), quorumlock.Local)
+	all, err := n.Members(context.Background(), quorumlock.Local())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,9 +54,8 @@ func TestMaxHold(t *testing.T) {
 		}
 		capped(t, h, context.Cause(ctx))
 		follows(t, h, next.granted(atOnce))
-		capped(t, h, h.Unlock())
-		if err := h.Unlock(); !errors.Is(err, quorumlock.ErrUnlocked) {
-			t.Errorf("unlock again: %v", err)
+		for range 2 {
+			capped(t, h, h.Unlock())
 		}
 		unlock(t, next.hold)
 		calm(t, other)
@@ -70,7 +69,7 @@ func TestMaxHold(t *testing.T) {
 func TestMaxHoldOfWhoDoesNotLook(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := quorumlocktest.New(t, 3)
-		for _, most := range []time.Duration{time.Nanosecond, time.Millisecond, 50 * time.Millisecond, time.Second} {
+		for _, most := range []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second} {
 			start := time.Now()
 			h := asked(t, quorumlock.NewMutex(c.Node(0), "k", quorumlock.MaxHold(most)).Lock).granted(time.Second)
 			next := asked(t, quorumlock.NewMutex(c.Node(1), "k").Lock)
@@ -145,8 +144,8 @@ func TestMaxHoldOfACallback(t *testing.T) {
 	}
 }
 
-// The cap may be over before the callback begins: here the node has heard of the grant, and its call not yet of the answer, which is that of the grant or, to a later
-// attempt, that the claim is gone. The callback never begins, since the release waits for nobody any more.
+// The cap may be over before the callback begins: here the node has heard of the grant while its clocks are in doubt, and no answer comes that would clear that up. The callback
+// never begins, since the release waits for nobody any more.
 func TestMaxHoldThatIsOverBeforeTheWork(t *testing.T) {
 	for _, late := range []time.Duration{600 * time.Millisecond, 1500 * time.Millisecond} {
 		t.Run(late.String(), func(t *testing.T) { bubble(t, func(t *testing.T) { testOverBeforeTheWork(t, late) }) })
@@ -156,7 +155,8 @@ func TestMaxHoldThatIsOverBeforeTheWork(t *testing.T) {
 func testOverBeforeTheWork(t *testing.T, late time.Duration) {
 	s := newStage(t)
 	owner := openSession(t, s.c.Node(s.caller))
-	s.holdReplies(true)
+	s.c.Network().HoldReplies(s.c.Host(s.leader), true)
+	s.c.Clock(s.caller).StepWall(5 * time.Second)
 	result := make(chan error, 1)
 	go func() {
 		m := quorumlock.NewMutex(owner, "k", quorumlock.MaxHold(100*time.Millisecond))
@@ -169,7 +169,7 @@ func testOverBeforeTheWork(t *testing.T, late time.Duration) {
 	if info := lockShown(t, s.c, "k"); len(info.Holders) != 0 {
 		t.Fatalf("%+v: the cap is not over", info.Holders)
 	}
-	s.holdReplies(false)
+	s.c.Network().HoldReplies(s.c.Host(s.leader), false)
 	var lost *quorumlock.LostError
 	if err := <-result; !errors.As(err, &lost) || lost.Cause != quorumlock.CauseMaxHold {
 		t.Errorf("Do: %v", err)

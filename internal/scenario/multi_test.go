@@ -94,7 +94,7 @@ func TestSetIsAllOrNothing(t *testing.T) {
 
 		_, err := set.TryLock(ctx)
 		var locked *quorumlock.LockedError
-		if !errors.As(err, &locked) || locked.Holder.Token != single.Token() || locked.Holder.Node != "node-0" {
+		if !errors.As(err, &locked) || locked.Name != "b" || locked.Holder.Token != single.Token() || locked.Holder.Node != "node-0" {
 			t.Errorf("try: %v", err)
 		}
 		w := asked(t, set.Lock)
@@ -106,6 +106,12 @@ func TestSetIsAllOrNothing(t *testing.T) {
 		}
 		if _, err := quorumlock.NewMutex(c.Node(2), "a").TryLock(ctx); !errors.As(err, &locked) || locked.Queue != 1 || locked.Holder.Node != "" {
 			t.Errorf("try of a name that only a set waits for: %v", err)
+		}
+		for want, names := range map[string][]string{"a": {"z", "a", "b"}, "b": {"y", "b", "a"}} { // of several that are taken, it is told of the first
+			_, err := quorumlock.NewMultiMutex(c.Node(2), names...).TryLock(ctx)
+			if !errors.As(err, &locked) || locked.Name != want || locked.Queue != 1 || (locked.Holder.Node == "node-0") != (want == "b") {
+				t.Errorf("try of %q: %v", names, err)
+			}
 		}
 		unlock(t, single)
 		h := w.granted(atOnce)

@@ -141,3 +141,49 @@ func TestRestartInPlaceEndsOnlyTheFormerProcess(t *testing.T) {
 		c.CheckState()
 	})
 }
+
+// A process that dies before it has ended its predecessor's sessions leaves both to the next one: a loop of kill -9 loses no link of the chain.
+func TestRestartInPlaceOverAChain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, out := restartable(t, true)
+		_, followers := roles(c)
+		i := followers[0]
+		old := lockIn(t, c.Node(i), "k", grantBound)
+		c.Crash(i)
+		c.Isolate(i)
+		for range 3 { // reach nobody, and die
+			c.Start(i)
+			time.Sleep(300 * time.Millisecond)
+			c.Crash(i)
+		}
+		c.Heal()
+		if out.contains("restarted in place") {
+			t.Fatal("the fault did not bite: a start in between ended the sessions")
+		}
+		c.Start(i)
+		began := time.Now()
+		next := lockIn(t, c.Node(followers[1]), "k", deadBound)
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("granted %v after the start", took)
+		} else {
+			t.Logf("granted %v after the start", took)
+		}
+		if next.Token() <= old.Token() {
+			t.Errorf("token %v after %v", next.Token(), old.Token())
+		}
+		time.Sleep(100 * time.Millisecond)
+		if !out.contains("sessions=1 starts=4") {
+			t.Error("the end of all four was not asked for")
+		}
+		// What is confirmed is not asked for again.
+		c.Crash(i)
+		c.Start(i)
+		c.WaitReady()
+		time.Sleep(time.Second)
+		if !out.contains("starts=1") {
+			t.Error("the start after that asked for others than the latest")
+		}
+		unlock(t, next)
+		c.CheckState()
+	})
+}

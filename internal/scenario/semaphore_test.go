@@ -220,6 +220,134 @@ func TestSemaphoreResize(t *testing.T) {
 	})
 }
 
+// A deployment with another limit is rolled out: call Resize first. From then on instances that name the limit before are
+// served like those that name the new one, whether the semaphore was in use at that time or not, and whichever of them calls
+// first.
+func TestResizeFirstThenRollOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		ctx := context.Background()
+		named := func(name string, limit int) *quorumlock.Semaphore {
+			return quorumlock.NewSemaphore(c.Node(limit%3), name, limit)
+		}
+		for name, inUse := range map[string]bool{"busy": true, "idle": false} {
+			h := permitsIn(t, named(name, 4), 1, time.Second)
+			if !inUse {
+				unlock(t, h)
+			}
+			for _, caller := range []int{4, 4, 8} {
+				if err := named(name, caller).Resize(ctx, 8); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range 3 {
+				free := 8
+				if inUse && i == 0 {
+					free--
+				}
+				old := permitsIn(t, named(name, 4), 4, time.Second)
+				rest := permitsIn(t, named(name, 8), free-4, time.Second)
+				if _, err := named(name, 4).TryAcquire(ctx, 1); !errors.Is(err, quorumlock.ErrLocked) {
+					t.Errorf("%s: one more than 8: %v", name, err)
+				}
+				var limit *quorumlock.LimitError
+				if _, err := named(name, 5).TryAcquire(ctx, 1); !errors.As(err, &limit) || limit.Limit != 5 || limit.Agreed != 8 {
+					t.Errorf("%s: a limit that nobody named: %v", name, err)
+				}
+				unlock(t, old)
+				unlock(t, rest)
+				if inUse && i == 0 {
+					unlock(t, h)
+				}
+			}
+		}
+		c.CheckState()
+	})
+}
+
+// shows is what Inspect, Locks and both from the node's own state say of the limit of a name nobody uses, 0 if they do not know it.
+func shows(t *testing.T, c *quorumlocktest.Cluster, name string) int {
+	t.Helper()
+	time.Sleep(time.Second) // for followers
+	limit := lockShown(t, c, name).Limit
+	for i := range c.Size() {
+		for _, opts := range [][]quorumlock.ReadOption{nil, {quorumlock.Local()}} {
+			info, err := c.Node(i).Inspect(context.Background(), name, opts...)
+			if err != nil || info.Limit != limit || info.Holding+info.Waiting+info.InUse != 0 {
+				t.Errorf("node %d: %+v, %v", i, info, err)
+			}
+			list := locksOf(t, c.Node(i), name, opts...)
+			if limit == 0 && len(list) != 0 || limit != 0 && (len(list) != 1 || list[0].Name != name || list[0].Limit != limit || list[0].Holding != 0) {
+				t.Errorf("node %d, limit %d: listed %+v", i, limit, list)
+			}
+		}
+	}
+	return limit
+}
+
+// A limit that was set keeps its name from locks, and everybody can see it, until Resize has it forgotten; while the
+// semaphore is in use, the limits named so far go on.
+func TestForgetLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3, quorumlocktest.TimeLimit(2*time.Hour))
+		ctx := context.Background()
+		resize := func(named, limit int) {
+			t.Helper()
+			if err := quorumlock.NewSemaphore(c.Node(1), "job", named).Resize(ctx, limit); err != nil {
+				t.Fatalf("resize to %d: %v", limit, err)
+			}
+		}
+		try := func(limit int) (*quorumlock.Hold, error) {
+			return quorumlock.NewSemaphore(c.Node(2), "job", limit).TryAcquire(ctx, 1)
+		}
+		resize(3, 4)
+		if got := shows(t, c, "job"); got != 4 {
+			t.Errorf("a limit that was set: %d shown", got)
+		}
+		time.Sleep(time.Minute)
+		if _, err := quorumlock.NewMutex(c.Node(0), "job").Lock(ctx); !errors.Is(err, quorumlock.ErrKind) {
+			t.Errorf("a lock of a name with a limit: %v", err)
+		}
+		resize(3, 0)
+		if got := shows(t, c, "job"); got != 0 {
+			t.Errorf("a limit that was forgotten: %d shown", got)
+		}
+		m := lockIn(t, c.Node(0), "job", time.Second)
+		if err := quorumlock.NewSemaphore(c.Node(1), "job", 3).Resize(ctx, 0); !errors.Is(err, quorumlock.ErrKind) {
+			t.Errorf("forget the limit of a lock: %v", err)
+		}
+		unlock(t, m)
+
+		h := permitsIn(t, quorumlock.NewSemaphore(c.Node(0), "job", 5), 1, time.Second)
+		resize(5, 6)
+		resize(6, 0)
+		resize(6, 0) // again
+		for _, named := range []int{5, 6, 7} {
+			one, err := try(named)
+			var limit *quorumlock.LimitError
+			switch {
+			case named == 7 && (!errors.As(err, &limit) || limit.Agreed != 6):
+				t.Errorf("in use with 6, claimed with 7: %v", err)
+			case named != 7 && err != nil:
+				t.Errorf("in use with 6, was 5, claimed with %d: %v", named, err)
+			case err == nil:
+				unlock(t, one)
+			}
+		}
+		unlock(t, h)
+		if got := shows(t, c, "job"); got != 0 {
+			t.Errorf("the last claim has gone, and the limit %d is left", got)
+		}
+		if one, err := try(7); err != nil {
+			t.Errorf("another limit after all have gone: %v", err)
+		} else {
+			unlock(t, one)
+		}
+		unlock(t, lockIn(t, c.Node(0), "job", time.Second))
+		c.CheckState()
+	})
+}
+
 // The oversized waiters of one resize are on all nodes, also on one that is cut off meanwhile: it hears of it when it is back.
 func TestResizeReachesEveryWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -333,7 +461,6 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			"limit beyond uint32": func() error { return permits(int(tooMany+3), 1) },
 			"no permits":          func() error { return permits(3, 0) },
 			"negative permits":    func() error { return permits(3, -1) },
-			"resize to nothing":   func() error { return resize(3, 0) },
 			"resize below":        func() error { return resize(3, -5) },
 			"resize beyond":       func() error { return resize(3, int(tooMany+1)) },
 			"ticket":              func() error { _, err := quorumlock.Receive(ctx, node, "nonsense"); return err },

@@ -255,7 +255,7 @@ func TestReceiveWhoseAnswerIsLost(t *testing.T) {
 				s := newStage(t)
 				owner := openSession(t, s.c.Node(s.caller))
 				ticket := give(t, lockIn(t, s.c.Node(s.other), "k", time.Second))
-				s.holdReplies(true)
+				s.holdNews(true)
 				w := asked(t, func(ctx context.Context) (*quorumlock.Hold, error) { return quorumlock.Receive(ctx, owner, ticket) })
 				time.Sleep(1500 * time.Millisecond) // and more than one attempt
 				if holders := lockShown(t, s.c, "k").Holders; len(holders) != 1 || holders[0].Session != owner.ID() || w.ended() {
@@ -265,7 +265,7 @@ func TestReceiveWhoseAnswerIsLost(t *testing.T) {
 					w.cancel()
 					w.failed(time.Nanosecond, context.Canceled)
 				}
-				s.holdReplies(false)
+				s.holdNews(false)
 				if !giveUp {
 					h := w.granted(ghostBound)
 					onlyHold(t, s.c.Node(s.other), h)

@@ -80,6 +80,45 @@ func TestShortTTLIsMeasured(t *testing.T) {
 	}
 }
 
+// TestLeastTTLs are the figures in the documentation of Node.NewSession.
+func TestLeastTTLs(t *testing.T) {
+	const step = 50 * time.Millisecond
+	for _, c := range []struct {
+		timing quorumlock.Timing
+		voters int
+		least  time.Duration
+	}{
+		{quorumlock.TimingDefault, 3, 2850 * time.Millisecond},
+		{quorumlock.TimingDefault, 5, 2850 * time.Millisecond},
+		{quorumlock.TimingFast, 3, 1850 * time.Millisecond},
+		{quorumlock.TimingFast, 5, 1850 * time.Millisecond},
+		{fastest, 3, 950 * time.Millisecond},
+		{fastest, 5, 950 * time.Millisecond},
+		{quorumlock.TimingDefault, 1, quorumlock.ShortestSessionTTL},
+	} {
+		t.Run(fmt.Sprint(c.timing, c.voters), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cl := quorumlocktest.New(t, c.voters, timed(c.timing, c.voters))
+				for i := range c.voters {
+					shortSession(t, cl.Node(i), c.least)
+					var field *quorumlock.FieldError
+					_, err := cl.Node(i).NewSession(context.Background(), c.least-step)
+					if !errors.As(err, &field) {
+						t.Fatalf("TTL %v on node %d: %v", c.least-step, i, err)
+					}
+					want := fmt.Sprintf("the least is %v in this cluster now.", c.least)
+					if c.least == quorumlock.ShortestSessionTTL {
+						want = fmt.Sprintf("must lie between %v ", c.least)
+					}
+					if !strings.HasPrefix(field.Problem, want) {
+						t.Errorf("node %d: %v", i, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // sessionsOpened counts the sessions that a node opens from now on.
 func sessionsOpened(n *quorumlock.Node) func() int {
 	opened := make(chan int, 1)
@@ -87,7 +126,7 @@ func sessionsOpened(n *quorumlock.Node) func() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		for e := range n.Watch(ctx, "") {
-			if e.Kind == watch.SessionOpened && e.NodeID == n.ID() {
+			if e.Kind == watch.SessionOpened && e.ServerID == n.ID() {
 				opened <- <-opened + 1
 			}
 		}

@@ -22,7 +22,7 @@ type attempt struct {
 // claim is a new claim of a client.
 func (s *schedule) claim(client string, in *instance, mode quorumlock.Mode, names ...string) *attempt {
 	id := fmt.Sprintf("%s#%d", client, s.serial.Add(1))
-	return &attempt{Claim: history.Claim{ID: id, Names: names, Mode: uint8(mode)}, client: client, in: in, bound: liveBound}
+	return &attempt{Claim: history.Claim{ID: id, Names: names, Mode: mode}, client: client, in: in, bound: liveBound}
 }
 
 // options are the claim's as the API takes them.
@@ -72,6 +72,9 @@ func (s *schedule) failed(c history.Call, a *attempt, err error) {
 		s.agree(limit.Agreed)
 	}
 	if locked := (*quorumlock.LockedError)(nil); errors.As(err, &locked) {
+		if slices.Contains(a.Names, locked.Name) {
+			c.Lock = locked.Name // of a set, it is told of one name
+		}
 		s.history.Refused(c, a.ID, locked.Holder.Note)
 		return
 	}

@@ -86,7 +86,7 @@ func (s *schedule) leading() *instance {
 		if node == nil {
 			continue
 		}
-		members, _ := node.Members(context.Background(), quorumlock.Local)
+		members, _ := node.Members(context.Background(), quorumlock.Local())
 		for _, m := range members {
 			if m.Leader && m.ServerID == node.ID() {
 				return in

@@ -130,6 +130,9 @@ func (w *worker) downgrade(o quorumlock.Owner, h *holding) *holding {
 	w.leave(h)
 	a := w.claim(w.name, w.in, quorumlock.Shared, shelf)
 	a.bound, a.MaxHold, a.Delay, a.From = w.patience(), w.someCap(), h.Delay, h.ID
+	if h.MaxHold > 0 {
+		a.MaxHold = h.MaxHold // goes on
+	}
 	m := quorumlock.NewRWMutex(o, shelf, quorumlock.Note(a.ID), quorumlock.MaxHold(a.MaxHold))
 	reader, err := w.ask(a, func(ctx context.Context) (*quorumlock.Hold, error) { return m.Downgrade(ctx, h.hold) })
 	if err != nil {
@@ -198,14 +201,18 @@ func (w *worker) acquire(o quorumlock.Owner) {
 	}
 }
 
+// resize sets another limit, or has the one that was set forgotten: then the last one that is known goes on, until somebody is told of another.
 func (w *worker) resize(o quorumlock.Owner) {
 	limit := 2 + w.rng.IntN(4)
+	if w.rng.IntN(4) == 0 {
+		limit = 0
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.patience())
 	defer cancel()
 	c := history.Call{Client: w.name, Lock: pool, Start: time.Now()}
 	err := quorumlock.NewSemaphore(o, pool, w.agreed()).Resize(ctx, limit)
 	w.history.Resized(done(c), limit, outcomeOf(err))
-	if w.expected("resize", err); err == nil {
+	if w.expected("resize", err); err == nil && limit != 0 {
 		w.agree(limit)
 	}
 }

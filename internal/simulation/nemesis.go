@@ -198,7 +198,7 @@ func (n *nemesis) allVotersWell() bool {
 		ids[in.node.ID()] = true
 	}
 	for _, in := range n.running() {
-		members, _ := in.node.Members(context.Background(), quorumlock.Local)
+		members, _ := in.node.Members(context.Background(), quorumlock.Local())
 		voters := 0
 		for _, m := range members {
 			if m.Voter && !ids[m.ServerID] {

@@ -177,7 +177,7 @@ func (w *worker) attempt(mode quorumlock.Mode, names ...string) *attempt {
 
 func (w *worker) someCap() time.Duration {
 	if w.rng.IntN(6) == 0 {
-		return time.Duration(1 + w.rng.Int64N(int64(mostHold)))
+		return time.Millisecond + time.Duration(w.rng.Int64N(int64(mostHold))) // shorter is refused
 	}
 	return 0
 }

@@ -49,6 +49,7 @@ type dataDir struct {
 	lock   *dirLock
 	meta   dirMeta
 	start  incarnation
+	holder Holder // this process
 	bolt   *boltFile
 	logger hclog.Logger
 }
@@ -108,7 +109,8 @@ func (d *dataDir) open(opt Options) (*medium, error) {
 	if err := d.probe(); err != nil {
 		return nil, err
 	}
-	if err := d.lock.announce(currentHolder()); err != nil {
+	d.holder = currentHolder(d.lock.last())
+	if err := d.lock.announce(d.holder); err != nil {
 		return nil, err
 	}
 	if !found {
@@ -152,6 +154,7 @@ func (d *dataDir) openParts() (*medium, error) {
 		stable:        d.bolt,
 		snapshots:     syncedSnapshots{SnapshotStore: snaps, dir: d.file(snapshotsDir)},
 		identity:      identity,
+		started:       d.holder.Started,
 		incarnation:   d.start,
 		writeIdentity: d.writeIdentity,
 		retire:        d.retire,

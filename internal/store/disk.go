@@ -27,6 +27,7 @@ type Disk struct {
 	retired  bool      // the next open finds it empty
 	mark     string    // not empty: condemned, and why
 	user     *diskUser // nil: not open
+	last     Holder    // of the latest user
 	run      *mark     // of the latest incarnation; immutable
 	boots    int       // of the machine
 	lockFile uint64    // stands for the inode of the lock file
@@ -73,8 +74,8 @@ func (d *Disk) open(opt Options, durable bool) (*medium, error) {
 		return nil, err
 	}
 	d.used, d.cluster = true, opt.Cluster
-	u := &diskUser{disk: d, holder: currentHolder(), gone: make(chan struct{})}
-	d.user = u
+	u := &diskUser{disk: d, holder: currentHolder(d.last), gone: make(chan struct{})}
+	d.user, d.last = u, u.holder
 	return &medium{
 		serverID:      d.serverID,
 		durable:       durable,
@@ -82,6 +83,7 @@ func (d *Disk) open(opt Options, durable bool) (*medium, error) {
 		stable:        diskValues{u},
 		snapshots:     diskSnapshots{u},
 		identity:      d.identity.clone(),
+		started:       u.holder.Started,
 		incarnation:   d.judge(u, opt, durable),
 		writeIdentity: u.writeIdentity,
 		retire:        u.retire,

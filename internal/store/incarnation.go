@@ -1,6 +1,9 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // An incarnation is one start of a member in its data directory, named by a nonce. A later start may end the former one's sessions at once if it can prove that
 // the former process is over. The proof is the file lock: who gets it knows that nobody else has it, and the former process kept it to its end. What remains to
@@ -18,8 +21,14 @@ type place struct {
 // mark is what an incarnation leaves in its lock file before anybody hears of it.
 type mark struct {
 	Incarnation string `json:"incarnation"`
+	// Former are incarnations before it that it had found over and whose end nobody has confirmed yet, oldest first. They had their locks on this very file too:
+	// each mark takes them over from one with its own place, and from no other. So what proves its Incarnation over proves them over.
+	Former []string `json:"former,omitempty"`
 	place
 }
+
+// maxFormers bounds a mark: with it, the lock file's content fits in one page, which the end of a process does not cut in two.
+const maxFormers = 64
 
 // ErrNoFormer is Store.Former's answer where no mark of a former start is found, as in a new directory: there is nothing to prove.
 var ErrNoFormer = errors.New("there was no former start here, or it did not ask for it")
@@ -47,12 +56,14 @@ func (m *mark) proves(here place) error {
 	}
 }
 
-// incarnation is a start of a member, and what it knows about the start before.
+// incarnation is a start of a member, and what it knows about the starts before.
 type incarnation struct {
-	nonce  string // "" if no later start could prove anything about this one, or none was asked for
-	former string
-	why    error        // set if former is empty
-	begin  func() error // writes the mark; nil if nonce is empty
+	nonce   string // "" if no later start could prove anything about this one, or none was asked for
+	formers []string
+	dropped string       // one that formers had no room for
+	why     error        // set if formers is empty
+	begin   func() error // writes the mark; nil if nonce is empty
+	settle  func() error // writes it again, without formers; nil likewise
 }
 
 func noIncarnation(why error) incarnation { return incarnation{why: why} }
@@ -61,20 +72,40 @@ func noIncarnation(why error) incarnation { return incarnation{why: why} }
 func newIncarnation(found *mark, here place, leave func(mark) error) incarnation {
 	i := incarnation{nonce: newID(), why: found.proves(here)}
 	if i.why == nil {
-		i.former = found.Incarnation
+		i.formers, i.dropped = found.chain()
 	}
 	own := mark{Incarnation: i.nonce, place: here}
-	i.begin = func() error { return leave(own) }
+	i.settle = func() error { return leave(own) }
+	withFormers := own
+	withFormers.Former = i.formers
+	i.begin = func() error { return leave(withFormers) }
 	return i
+}
+
+// chain lists what is over if m's incarnation is, oldest first. Whoever reaches the cluster ends all formers at once. So where they pile up, only the first ones have been
+// there for long enough to hold anything, and it is the latest that is dropped.
+func (m *mark) chain() (formers []string, dropped string) {
+	if len(m.Former) >= maxFormers {
+		return slices.Clone(m.Former[:maxFormers]), m.Incarnation
+	}
+	return append(slices.Clone(m.Former), m.Incarnation), ""
 }
 
 // Incarnation returns the nonce of this start: 128 random bits in hexadecimal. It is "" if Options.Incarnation was not set, and where no later start
 // could prove that this one is over; Former's error then says what is in the way.
 func (s *Store) Incarnation() string { return s.medium.incarnation.nonce }
 
-// Former returns the nonce of the latest start before this one that asked for one, if that start is proven over: its process has ended, or has closed
-// its Store. Everything that it opened under that nonce may be ended at once; what it sent before it ended may still be on its way. Otherwise the
-// nonce is "" and why says what is missing.
-func (s *Store) Former() (nonce string, why error) {
-	return s.medium.incarnation.former, s.medium.incarnation.why
+// Formers returns the nonces of the starts before this one, oldest first, that are proven over (their processes have ended, or have closed their Stores) and whose end has not
+// been confirmed: the latest start that asked for a nonce, and those before it that it did not live to call FormersEnded for. Everything that they
+// opened under those nonces may be ended at once; what they sent before they ended may still be on its way. Otherwise there is none and why says what is missing.
+func (s *Store) Formers() (nonces []string, why error) {
+	return slices.Clone(s.medium.incarnation.formers), s.medium.incarnation.why
+}
+
+// FormersEnded notes that everything that Formers opened has been ended, so that no later start is told of them. Without it, or if it fails, a later one is told once more.
+func (s *Store) FormersEnded() error {
+	if settle := s.medium.incarnation.settle; settle != nil && len(s.medium.incarnation.formers) > 0 {
+		return settle()
+	}
+	return nil
 }

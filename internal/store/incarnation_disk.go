@@ -58,6 +58,7 @@ func (d *Disk) Copy() *Disk {
 		identity: d.identity.clone(),
 		retired:  d.retired,
 		mark:     d.mark,
+		last:     d.last,
 		run:      d.run,
 		boots:    d.boots,
 		lockFile: d.lockFile + 1, // beyond each that a mark on this disk can name

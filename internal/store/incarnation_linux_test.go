@@ -98,11 +98,23 @@ func TestFormerProcess(t *testing.T) {
 	first.kill()
 
 	second := startKeeper(t, opt.Dir)
-	if second.former != first.nonce || len(first.nonce) != 32 {
-		t.Fatalf("the former process was %q, found %q", first.nonce, second.former)
+	if second.formers != first.nonce || len(first.nonce) != 32 {
+		t.Fatalf("the former process was %q, found %q", first.nonce, second.formers)
 	}
-	second.kill()
-	wantFormer(t, mustOpen(t, opt), second.nonce, nil)
+	second.kill() // before it has ended anything of the first one's
+	third := startKeeper(t, opt.Dir)
+	if third.formers != first.nonce+" "+second.nonce {
+		t.Fatalf("the former processes were %q and %q, found %q", first.nonce, second.nonce, third.formers)
+	}
+	third.kill()
+	s := mustOpen(t, opt)
+	wantFormers(t, s, first.nonce, second.nonce, third.nonce)
+	if err := s.FormersEnded(); err != nil {
+		t.Fatal(err)
+	}
+	nonce := s.Incarnation()
+	mustClose(t, s)
+	wantFormer(t, mustOpen(t, opt), nonce, nil)
 }
 
 // TestAFailedStoreKeepsTheLock: the node's own sessions live on through other members until it is closed.
@@ -254,6 +266,7 @@ func TestDamagedMark(t *testing.T) {
 		"very long":    func([]byte) []byte { return []byte(strings.Repeat(" ", 1<<16)) },
 		"not a mark":   func([]byte) []byte { return []byte(`{"mark":7}`) },
 		"empty mark":   func([]byte) []byte { return []byte(`{"mark":{}}`) },
+		"odd formers":  func([]byte) []byte { return []byte(`{"mark":{"incarnation":"n","former":[7]}}`) },
 		"without mark": func([]byte) []byte { return []byte(`{"pid":1,"host":"h","started":"2026-01-02T03:04:05Z"}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -268,8 +281,8 @@ func TestDamagedMark(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := mustOpen(t, opt)
-			if former, why := s.Former(); former != "" || why == nil {
-				t.Errorf("former %q, %v", former, why)
+			if formers, why := s.Formers(); formers != nil || why == nil {
+				t.Errorf("formers %q, %v", formers, why)
 			}
 			nonce := s.Incarnation()
 			mustClose(t, s)
@@ -290,9 +303,9 @@ func TestFileSystems(t *testing.T) {
 			opt.placeOf = kernel{bootID: readBootID, fsMagic: func(*os.File) (uint32, error) { return magic, nil }}.place
 			mustClose(t, mustOpen(t, opt))
 			s := mustOpen(t, opt)
-			former, why := s.Former()
-			if s.Incarnation() != "" || former != "" || why == nil || !strings.Contains(why.Error(), name) {
-				t.Errorf("nonce %q, former %q, %v", s.Incarnation(), former, why)
+			formers, why := s.Formers()
+			if s.Incarnation() != "" || formers != nil || why == nil || !strings.Contains(why.Error(), name) {
+				t.Errorf("nonce %q, formers %q, %v", s.Incarnation(), formers, why)
 			}
 			mustClose(t, s)
 			wantFormer(t, mustOpen(t, real), "", ErrNoFormer)
@@ -318,8 +331,8 @@ func TestTheKernelDoesNotSay(t *testing.T) {
 		mustClose(t, mustOpen(t, opt))
 		opt.placeOf = k.place
 		s := mustOpen(t, opt)
-		if former, why := s.Former(); s.Incarnation() != "" || former != "" || !errors.Is(why, errDisk) {
-			t.Errorf("%s: nonce %q, former %q, %v", name, s.Incarnation(), former, why)
+		if formers, why := s.Formers(); s.Incarnation() != "" || formers != nil || !errors.Is(why, errDisk) {
+			t.Errorf("%s: nonce %q, formers %q, %v", name, s.Incarnation(), formers, why)
 		}
 	}
 	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))

@@ -15,7 +15,7 @@ func TestUnsupportedSystem(t *testing.T) {
 		t.Skip("there are no data directories at all")
 	}
 	s := mustOpen(t, Options{Dir: t.TempDir(), Incarnation: true})
-	if former, why := s.Former(); s.Incarnation() != "" || former != "" || !errors.Is(why, errors.ErrUnsupported) {
-		t.Errorf("nonce %q, former %q, %v", s.Incarnation(), former, why)
+	if formers, why := s.Formers(); s.Incarnation() != "" || formers != nil || !errors.Is(why, errors.ErrUnsupported) {
+		t.Errorf("nonce %q, formers %q, %v", s.Incarnation(), formers, why)
 	}
 }

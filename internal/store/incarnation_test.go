@@ -3,25 +3,43 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// wantFormer checks what a start has found out, and that it has a nonce of its own, which it returns.
+// wantFormer checks what a start has found out, that it has a nonce of its own, which it returns, and confirms the end of the former one.
 func wantFormer(t testing.TB, s *Store, former string, why error) string {
 	t.Helper()
-	got, err := s.Former()
-	if got != former || !errors.Is(err, why) || (got == "") == (err == nil) {
-		t.Fatalf("former %q, %v; want %q, %v", got, err, former, why)
+	var want []string
+	if former != "" {
+		want = []string{former}
+	}
+	got, err := s.Formers()
+	if !slices.Equal(got, want) || !errors.Is(err, why) || (len(got) == 0) == (err == nil) {
+		t.Fatalf("formers %q, %v; want %q, %v", got, err, want, why)
 	}
 	nonce := s.Incarnation()
 	if len(nonce) != 32 || nonce == former {
 		t.Fatalf("nonce %q", nonce)
 	}
+	if err := s.FormersEnded(); err != nil {
+		t.Fatalf("formers ended: %v", err)
+	}
 	return nonce
+}
+
+// wantFormers is for starts of which several have not been confirmed; it confirms none.
+func wantFormers(t testing.TB, s *Store, want ...string) {
+	t.Helper()
+	if got, err := s.Formers(); err != nil || !slices.Equal(got, want) {
+		t.Fatalf("formers %q, %v; want %q", got, err, want)
+	}
 }
 
 func TestProof(t *testing.T) {
@@ -33,22 +51,58 @@ func TestProof(t *testing.T) {
 	}{
 		{"none", nil, ErrNoFormer},
 		{"no nonce", &mark{place: here}, ErrNoFormer},
-		{"the same", &mark{"n", here}, nil},
-		{"another boot", &mark{"n", place{"c", 1, 2}}, errRebooted},
-		{"another device", &mark{"n", place{"b", 2, 2}}, errCopied},
-		{"another inode", &mark{"n", place{"b", 1, 3}}, errCopied},
-		{"nowhere", &mark{Incarnation: "n"}, errRebooted},
+		{"the same", &mark{"n", []string{"l", "m"}, here}, nil},
+		{"another boot", &mark{"n", []string{"l", "m"}, place{"c", 1, 2}}, errRebooted},
+		{"another device", &mark{"n", []string{"l", "m"}, place{"b", 2, 2}}, errCopied},
+		{"another inode", &mark{"n", []string{"l", "m"}, place{"b", 1, 3}}, errCopied},
+		{"nowhere", &mark{Incarnation: "n", Former: []string{"m"}}, errRebooted},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			i := newIncarnation(test.found, here, func(mark) error { return nil })
+			var left mark
+			i := newIncarnation(test.found, here, func(m mark) error { left = m; return nil })
 			if !errors.Is(i.why, test.why) || (i.why == nil) != (test.why == nil) {
 				t.Errorf("why %v, want %v", i.why, test.why)
 			}
-			if want := test.why == nil; (i.former == "n") != want || (i.former == "") == want {
-				t.Errorf("former %q", i.former)
+			var want []string
+			if test.why == nil {
+				want = []string{"l", "m", "n"}
+			}
+			if err := i.begin(); err != nil || !slices.Equal(i.formers, want) || !slices.Equal(left.Former, want) {
+				t.Errorf("formers %q, in the mark %q, want %q (%v)", i.formers, left.Former, want, err)
+			}
+			if err := i.settle(); err != nil || len(left.Former) != 0 || left.Incarnation != i.nonce || left.place != here {
+				t.Errorf("settled, the mark is %+v (%v)", left, err)
 			}
 		})
+	}
+}
+
+// TestFormersAreBounded: a loop of starts that reach nobody keeps its beginning, where locks may be held, and what a lock file can hold in one page.
+func TestFormersAreBounded(t *testing.T) {
+	here := place{Boot: "00000000-0000-0000-0000-000000000000", Device: 1 << 60, Inode: 1 << 60}
+	var m *mark
+	var first []string
+	for range 2 * maxFormers {
+		i := newIncarnation(m, here, func(left mark) error { m = &left; return nil })
+		if err := i.begin(); err != nil {
+			t.Fatal(err)
+		}
+		if (i.dropped != "") != (len(first) > maxFormers) {
+			t.Errorf("start %d dropped %q", len(first)+1, i.dropped)
+		}
+		if want := first[:min(len(first), maxFormers)]; !slices.Equal(i.formers, want) {
+			t.Fatalf("start %d has the formers %q, want %q", len(first)+1, i.formers, want)
+		}
+		first = append(first, i.nonce)
+	}
+	holder := Holder{PID: 1 << 30, Host: strings.Repeat("h", 255), Started: time.Now()}
+	content, err := json.Marshal(struct {
+		Holder
+		Mark *mark `json:"mark"`
+	}{holder, m})
+	if err != nil || len(content) > 4096 {
+		t.Errorf("%d bytes, %v", len(content), err)
 	}
 }
 
@@ -133,8 +187,8 @@ func TestNoIncarnation(t *testing.T) {
 	}
 	for _, test := range tests {
 		s := mustOpen(t, test.opt)
-		if former, why := s.Former(); s.Incarnation() != "" || former != "" || why != test.why {
-			t.Errorf("%s: nonce %q, former %q, %v", test.name, s.Incarnation(), former, why)
+		if formers, why := s.Formers(); s.Incarnation() != "" || formers != nil || why != test.why {
+			t.Errorf("%s: nonce %q, formers %q, %v", test.name, s.Incarnation(), formers, why)
 		}
 	}
 }
@@ -187,6 +241,51 @@ func TestEachStartKnowsTheOneBefore(t *testing.T) {
 			restart()
 		})
 	}
+}
+
+// TestUnconfirmedStartsAddUp: a start that dies before the former one's end is confirmed leaves both to the next; what is confirmed is told to nobody any more.
+func TestUnconfirmedStartsAddUp(t *testing.T) {
+	for name, opt := range provable(t) {
+		t.Run(name, func(t *testing.T) {
+			var chain []string
+			for range 4 {
+				s := mustOpen(t, opt)
+				if len(chain) > 0 {
+					wantFormers(t, s, chain...)
+				}
+				chain = append(chain, s.Incarnation())
+				mustClose(t, s)
+			}
+			silent := opt
+			silent.Incarnation = false
+			mustClose(t, mustOpen(t, silent))
+
+			s := mustOpen(t, opt)
+			wantFormers(t, s, chain...)
+			if err := s.FormersEnded(); err != nil {
+				t.Fatal(err)
+			}
+			wantFormers(t, s, chain...) // this start's own answer does not change under its caller
+			last := s.Incarnation()
+			mustClose(t, s)
+			wantFormer(t, mustOpen(t, opt), last, nil)
+		})
+	}
+}
+
+// TestACopyKnowsNoFormers: however many starts a mark names, elsewhere it proves none of them over, and the chain begins anew.
+func TestACopyKnowsNoFormers(t *testing.T) {
+	opt := onDisk()
+	for range 3 {
+		mustClose(t, mustOpen(t, opt))
+	}
+	there := Options{Disk: opt.Disk.Copy(), Cluster: "c", Incarnation: true}
+	s := mustOpen(t, there)
+	nonce := wantFormer(t, s, "", errCopied)
+	mustClose(t, s)
+	wantFormer(t, mustOpen(t, there), nonce, nil)
+	opt.Disk.Reboot()
+	wantFormer(t, mustOpen(t, opt), "", errRebooted)
 }
 
 // TestNoStartWithoutItsMark: a start whose mark cannot be written does not begin, and the one before is still known.

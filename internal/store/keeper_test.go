@@ -15,7 +15,7 @@ import (
 // keeperEnv names the directory that a re-executed test binary keeps open until it is killed.
 const keeperEnv = "QUORUMLOCK_STORE_KEEPER"
 
-// runKeeper opens the store, forgets it as a careless program does, and prints the nonces of this start and the former one. What is in memory then depends on the garbage
+// runKeeper opens the store, forgets it as a careless program does, and prints the nonces of this start and the former ones, which it does not settle. What is in memory then depends on the garbage
 // collector, what is locked must not.
 func runKeeper(dir string) int {
 	if err := openAndForget(dir); err != nil {
@@ -35,16 +35,16 @@ func openAndForget(dir string) error {
 	if err != nil {
 		return err
 	}
-	former, why := s.Former()
-	fmt.Printf("%q %q %v\n", s.Incarnation(), former, why)
+	formers, why := s.Formers()
+	fmt.Printf("%q %q %v\n", s.Incarnation(), strings.Join(formers, " "), why)
 	return nil
 }
 
 // keeper is such a process.
 type keeper struct {
-	t             *testing.T
-	cmd           *exec.Cmd
-	nonce, former string
+	t              *testing.T
+	cmd            *exec.Cmd
+	nonce, formers string
 }
 
 // startKeeper returns once the directory is open and the garbage collected.
@@ -67,7 +67,7 @@ func startKeeper(t *testing.T, dir string) *keeper {
 	lines := bufio.NewScanner(out)
 	lines.Scan()
 	nonces := lines.Text()
-	if _, err := fmt.Sscanf(nonces, "%q %q", &k.nonce, &k.former); err != nil || !lines.Scan() || !strings.HasPrefix(lines.Text(), "collected") {
+	if _, err := fmt.Sscanf(nonces, "%q %q", &k.nonce, &k.formers); err != nil || !lines.Scan() || !strings.HasPrefix(lines.Text(), "collected") {
 		t.Fatalf("the other process: %q, %q, %v", nonces, lines.Text(), err)
 	}
 	return k

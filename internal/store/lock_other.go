@@ -53,6 +53,9 @@ func readHolder(path string) Holder {
 	return h
 }
 
+// last is the latest holder that has not let go in order, else zero.
+func (l *dirLock) last() Holder { return readHolder(l.holder) }
+
 // announce writes down the holder, for those who find the directory locked.
 func (l *dirLock) announce(h Holder) error {
 	content, err := json.Marshal(h)

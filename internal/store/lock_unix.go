@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,9 @@ const lockRetry = 20 * time.Millisecond
 // A later start draws conclusions from getting the lock, so nothing else may free it: children do not inherit the file, and the watchdog's goroutine keeps
 // a Store that was forgotten, and so the file, from the garbage collector.
 type dirLock struct {
-	file      *os.File
+	file *os.File
+
+	mu        sync.Mutex  // guards what follows, and the writes: the mark may be settled while the store is closed
 	content   lockContent // as in the file
 	damage    error       // why content was not there to be read
 	announced bool        // the file is to be rewritten at the end
@@ -119,9 +122,14 @@ func readLock(file *os.File) (lockContent, error) {
 
 // announce writes the holder into the lock file, for those who find it locked. The mark stays: what it proves does not depend on who comes after.
 func (l *dirLock) announce(h Holder) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.content.Holder, l.announced = h, true
 	return l.write()
 }
+
+// last is the holder found in the file: of the latest one that has not let go in order, else zero.
+func (l *dirLock) last() Holder { return l.content.Holder }
 
 // place is where the lock file lies; of is the kernel's word if nil.
 func (l *dirLock) place(of func(*os.File) (place, error)) (place, error) {
@@ -137,6 +145,8 @@ func (l *dirLock) found() (*mark, error) { return l.content.Mark, l.damage }
 // leave writes the mark through the descriptor that has the lock, and so into no other file than the locked one. It is synced although after a power failure the
 // machine's boot is another one: a file system can be taken away and come back without that.
 func (l *dirLock) leave(m mark) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.content.Mark = &m
 	if err := l.write(); err != nil {
 		return err
@@ -163,9 +173,12 @@ func (l *dirLock) write() error {
 // release frees the lock. The file stays: removing it would let two processes lock two files of one name. So does the mark in it: the sessions of a node that was
 // closed without a quorum are still there.
 func (l *dirLock) release() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var err error
 	if l.announced {
-		err = l.announce(Holder{})
+		l.content.Holder = Holder{}
+		err = l.write()
 	}
 	return errors.Join(err, l.file.Close())
 }

@@ -47,7 +47,7 @@ type Options struct {
 	OnStall func(stalled bool)
 	// StallAfter defaults to 3 s.
 	StallAfter time.Duration
-	// Incarnation gives this start a nonce, kept in the data directory, and finds out about the start before; see Store.Former.
+	// Incarnation gives this start a nonce, kept in the data directory, and finds out about the starts before; see Store.Formers.
 	Incarnation bool
 
 	placeOf func(lock *os.File) (place, error) // nil but in tests: the kernel's word
@@ -75,6 +75,7 @@ type medium struct {
 	snapshots raft.SnapshotStore
 
 	identity      Identity // as found
+	started       time.Time
 	incarnation   incarnation
 	writeIdentity func(Identity) error
 	retire        func() error              // see Store.Retire
@@ -197,6 +198,9 @@ func newStore(ctx context.Context, opt Options, m *medium) (*Store, error) {
 		s.dog.close()
 		return nil, err
 	}
+	if dropped := m.incarnation.dropped; dropped != "" {
+		s.logger.Warn("too many starts in a row ended nothing of the ones before: the sessions of one of them are left to their TTL", "start", dropped)
+	}
 	// Last of all, since a start that fails has no sessions and had better leave the former one's mark.
 	if begin := m.incarnation.begin; begin != nil {
 		if err := begin(); err != nil {
@@ -218,6 +222,10 @@ func (s *Store) Snapshots() raft.SnapshotStore { return s.snaps }
 
 // ServerID returns the member's id: 128 random bits in hexadecimal, made with the directory, or at each Open without one.
 func (s *Store) ServerID() string { return s.medium.serverID }
+
+// Started is when this Store was opened, and later than when any other was that had the same directory open before: if need be, it is ahead of the clock. That holds for
+// a copy of the directory too, made while the other Store was open.
+func (s *Store) Started() time.Time { return s.medium.started }
 
 // Durable says whether what is written survives the process.
 func (s *Store) Durable() bool { return s.medium.durable }

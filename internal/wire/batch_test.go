@@ -40,6 +40,7 @@ func TestCommandThatIsNotUnderstoodIsAnErrorResult(t *testing.T) {
 		"level that is not a uint32": fieldAlone(locktable.OpLevel, fieldLevel, 0xff, 0xff, 0xff, 0xff, 0x7f),
 		"count that is not a uint32": fieldAlone(locktable.OpList, fieldCount, 0xff, 0xff, 0xff, 0xff, 0x7f),
 		"limit that is not a uint32": fieldAlone(locktable.OpResize, fieldLimit, 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"former limit beyond uint32": fieldAlone(locktable.OpResize, fieldFormer, 0xff, 0xff, 0xff, 0xff, 0x7f),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := DecodeBatch(entryOf(1, sound, frame, sound))

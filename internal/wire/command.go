@@ -9,7 +9,7 @@ import (
 
 // A command is its op, a set of field bits, and the fields of that set in the order of the bits. The bits are append-only.
 // Each byte of the set has a group: what the hot commands have (renew, unlock, cancel, and a claim of the plain kind), what else a claim
-// can have, what other requests and the leader's own commands have, what is said once in a while. So the set of a hot command is one byte.
+// can have, what other requests and the leader's own commands have, what is said once in a while, and more of that. So the set of a hot command is one byte.
 const (
 	fieldSession uint64 = 1 << iota
 	fieldSeq
@@ -42,6 +42,8 @@ const (
 	fieldAfter
 	fieldClusterID
 	fieldLevel
+
+	fieldFormer
 
 	fieldEnd
 )
@@ -111,6 +113,7 @@ func (w *Writer) rareFields(c *locktable.Command) {
 	w.stringField(c.After)
 	w.stringField(c.ClusterID)
 	w.uvarintField(uint64(c.Level))
+	w.uvarintField(uint64(c.Former))
 }
 
 func fieldsOf(c *locktable.Command) uint64 {
@@ -141,7 +144,8 @@ func fieldsOf(c *locktable.Command) uint64 {
 		bit(c.Incarnation != "", fieldIncarnation) |
 		bit(c.After != "", fieldAfter) |
 		bit(c.ClusterID != "", fieldClusterID) |
-		bit(c.Level != 0, fieldLevel)
+		bit(c.Level != 0, fieldLevel) |
+		bit(c.Former != 0, fieldFormer)
 }
 
 func decodeCommand(b []byte, c *locktable.Command) error {
@@ -246,7 +250,7 @@ func (r *Reader) leaderFields(fields uint64, c *locktable.Command) {
 	}
 }
 
-// rareFields reads those of a session's opening, of a node's start, of a listing, and of the cluster as a whole.
+// rareFields reads those of a session's opening, of a node's start, of a listing, of the cluster as a whole, and of a resize.
 func (r *Reader) rareFields(fields uint64, c *locktable.Command) {
 	if fields&fieldNode != 0 {
 		c.Node = r.presentString()
@@ -268,6 +272,9 @@ func (r *Reader) rareFields(fields uint64, c *locktable.Command) {
 	}
 	if fields&fieldLevel != 0 {
 		c.Level = r.presentUint32()
+	}
+	if fields&fieldFormer != 0 {
+		c.Former = r.presentUint32()
 	}
 }
 

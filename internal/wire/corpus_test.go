@@ -214,6 +214,12 @@ func (s *story) semaphore(ids []locktable.SessionID) {
 	resize := s.request(locktable.Command{Op: locktable.OpResize, Session: ids[4], Names: []string{"pool/gpu"}, Limit: 2})
 	s.does(locktable.CodeOK, resize)
 	s.renew(ids)
+	idle := s.request(locktable.Command{Op: locktable.OpResize, Session: ids[4], Names: []string{"pool/idle"}, Limit: 8, Former: 4})
+	s.does(locktable.CodeOK, idle)
+	s.does(locktable.CodeOK, locktable.Command{Op: locktable.OpList, Names: []string{"pool/"}, Count: 10})
+	s.snapshot()
+	forget := s.request(locktable.Command{Op: locktable.OpResize, Session: ids[4], Names: []string{"pool/idle"}})
+	s.does(locktable.CodeOK, forget)
 }
 
 // election: the leader publishes an address, hands over to a candidate of its choice, and that one's process to its successor.

@@ -92,7 +92,7 @@ func goldenBatch() Batch {
 		{
 			Op: locktable.OpHandOver, Session: goldenSession, Seq: 11, Floor: 6, Of: 7, Token: goldenToken, Rev: goldenRev,
 		},
-		{Op: locktable.OpResize, Session: goldenSession, Seq: 12, Floor: 6, Names: []string{"pool"}, Limit: 300},
+		{Op: locktable.OpResize, Session: goldenSession, Seq: 12, Floor: 6, Names: []string{"pool"}, Limit: 300, Former: 200},
 		{
 			Op: locktable.OpOffer, Session: goldenSession, Seq: 13, Floor: 6, Of: 7, Token: goldenToken,
 			Secret: locktable.OfferHash("secret"),
@@ -218,7 +218,7 @@ func goldenRecords() *records {
 		{Rev: c + 9, Wall: goldenWall + 4, Name: "forced", Token: locktable.Token(c + 6), Now: true, Actor: "ops", Reason: "stuck"},
 	}
 	s.limits = []locktable.LimitRecord{
-		{Name: "idle", Limit: 300, Set: true},
+		{Name: "idle", Limit: 300, Former: 200, Set: true},
 		{Name: "pool", Limit: 3, Former: 4, Set: true},
 	}
 	s.count()

@@ -148,7 +148,7 @@ func (g *commandSource) internal() locktable.Command {
 		name := fmt.Sprintf("pool-%d", g.rng.IntN(6))
 		return locktable.Command{
 			Op: locktable.OpResize, Session: g.sessions[g.rng.IntN(len(g.sessions))], Seq: g.seq, Names: []string{name},
-			Limit: 1 + g.rng.Uint32N(4),
+			Limit: 1 + g.rng.Uint32N(4), Former: 5 * g.rng.Uint32N(2),
 		}
 	case 3:
 		return locktable.Command{Op: locktable.OpClose, Session: e.Session}

@@ -101,6 +101,29 @@ var badKinds = []badHistory{
 		s.resize(2, 2)
 		s.step(3, watch.Granted, s.ask(wants("p2", 1, 4)), -1, a)
 	}},
+	{"a limit that was forgotten ends before the last claim", Exclusion, func(s *stage) {
+		a := s.open(0)
+		s.step(1, watch.Granted, s.ask(wants("p1", 2, 4)), -1, a)
+		s.resize(2, 2)
+		s.resize(3, 0)
+		s.step(4, watch.Granted, s.ask(wants("p2", 1, 4)), -1, a)
+	}},
+	{"a limit that was forgotten is kept after the last claim", QueueRule, func(s *stage) {
+		a := s.open(0)
+		x := s.step(1, watch.Granted, s.ask(wants("p1", 2, 2)), -1, a)
+		s.resize(2, 2)
+		s.resize(3, 0)
+		s.step(4, watch.Released, "p1", x, a)
+		s.step(5, watch.Granted, s.ask(wants("p2", 2, 3)), -1, a)
+		s.step(6, watch.Queued, s.ask(wants("p3", 1, 3)), 0, a)
+	}},
+	{"the limit of an idle semaphore that was forgotten is kept", QueueRule, func(s *stage) {
+		a := s.open(0)
+		s.resize(1, 2)
+		s.resize(2, 0)
+		s.step(3, watch.Granted, s.ask(wants("p1", 2, 3)), -1, a)
+		s.step(4, watch.Queued, s.ask(wants("p2", 1, 3)), 0, a)
+	}},
 	{"holders of permits believe in more than there are", HoldInterval, func(s *stage) {
 		a, b := s.open(0), s.open(0)
 		x := s.step(1, watch.Granted, s.ask(wants("p1", 2, 3)), -1, a)
@@ -114,6 +137,11 @@ var badKinds = []badHistory{
 	{"the holder of permits is told a token", TokenRule, func(s *stage) {
 		x := s.step(2, watch.Granted, s.ask(wants("p1", 2, 3)), -1, s.open(0))
 		s.Acquired(during("p", 1, 3), "p1", x)
+	}},
+	{"a limit is forgotten that nobody sees forgotten", AskedRule, func(s *stage) {
+		s.open(0)
+		s.resize(9, 4)
+		s.Resized(during("p", 8, 10), 0, Clean)
 	}},
 	{"a resize that nobody sees says nil", AskedRule, func(s *stage) {
 		s.open(0)
@@ -339,6 +367,16 @@ var badKinds = []badHistory{
 		s.step(1, watch.Granted, s.ask(writer("m")), -1, s.open(0))
 		s.Asks(set("try", "y", "z"))
 		s.Refused(during("", 2, 3), "try", "m")
+	}},
+	{"a set is refused for one who holds another of its names", Linearizable, func(s *stage) {
+		s.step(1, watch.Granted, s.ask(writer("m")), -1, s.open(0))
+		s.Asks(set("try", "y", "x"))
+		s.Refused(during("y", 2, 3), "try", "m")
+	}},
+	{"a set is refused for a name that is free", Linearizable, func(s *stage) {
+		s.step(1, watch.Granted, s.ask(writer("m")), -1, s.open(0))
+		s.Asks(set("try", "y", "x"))
+		s.Refused(during("y", 2, 3), "try", "")
 	}},
 	{"a caller has a hold that nobody asked for", AskedRule, func(s *stage) {
 		s.Acquired(during("x", 1, 2), "who", 1002)

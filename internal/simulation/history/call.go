@@ -12,7 +12,7 @@ import (
 type Claim struct {
 	ID      string // no other claim of the run has it
 	Names   []string
-	Mode    uint8 // as in watch.Event
+	Mode    watch.Mode
 	Permits int
 	Limit   int // of the semaphore
 	Delay   time.Duration
@@ -22,9 +22,9 @@ type Claim struct {
 
 // The modes of watch.Event.
 const (
-	exclusive uint8 = 0
-	shared    uint8 = 1
-	permits   uint8 = 2
+	exclusive = watch.Exclusive
+	shared    = watch.Shared
+	permits   = watch.Permits
 )
 
 // Call is one call of a client: on which lock, and between which instants it ran. Client is for people.

@@ -122,7 +122,7 @@ func (j *judge) handOvers() {
 		c := j.claim(m)
 		switch {
 		case c == nil || c.next == nil && (j.log.unseen > 0 || j.log.unseenBefore()):
-		case c.next == nil || c.next.granted == nil || c.next.granted.NodeID != m.other:
+		case c.next == nil || c.next.granted == nil || c.next.granted.ServerID != m.other:
 			j.add(MoveRule, "%v returned nil, but the hold of %q did not go on to a candidate of node %q", m.call, c.ID, m.other)
 		default:
 			c.removal.cause(&m.call)
@@ -160,7 +160,7 @@ func (j *judge) resizes() {
 	for i := range j.resized {
 		c := &j.resized[i]
 		if c.outcome == Clean && !j.wasResized(c) && j.log.unseen == 0 && !j.log.unseenBefore() {
-			j.add(AskedRule, "%v returned nil, but the log does not show the limit %d", c.call, c.limit)
+			j.add(AskedRule, "%v returned nil, but the log does not show the limit %d set", c.call, c.limit)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (j *judge) resizes() {
 func (j *judge) wasResized(c *resizeCall) bool {
 	for i := range j.log.entries {
 		e := &j.log.entries[i]
-		if e.Kind == watch.Resized && e.Name == c.lock && e.Count == c.limit && e.commit.to >= c.from && e.commit.from <= c.to {
+		if e.Kind == watch.Resized && e.Name == c.lock && e.Permits == c.limit && e.commit.to >= c.from && e.commit.from <= c.to {
 			return true
 		}
 	}

@@ -81,7 +81,7 @@ func (j *judge) linearizability(deadline time.Time, steps int64) {
 	}
 }
 
-// refusedSet: a try for several names was refused in the name of a claim, which must have held one of them meanwhile.
+// refusedSet: a try for several names was refused without one of them being named. Whoever is told as the holder must have held one meanwhile.
 func (j *judge) refusedSet(r *read) {
 	c := j.replay.claims[r.asked]
 	if c == nil {

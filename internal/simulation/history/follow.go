@@ -45,8 +45,8 @@ func (r *replay) follow(c *claim, group, rest []entry) {
 
 // checkIdentity: a claim stays what its call asked for.
 func (r *replay) checkIdentity(c *claim, e *entry) {
-	if e.Mode != c.Mode || e.Count != c.Permits {
-		r.breaks(c, AskedRule, e, fmt.Sprintf("mode %d, permits %d; asked for were mode %d, permits %d", e.Mode, e.Count, c.Mode, c.Permits))
+	if e.Mode != c.Mode || e.Permits != c.Permits {
+		r.breaks(c, AskedRule, e, fmt.Sprintf("mode %d, permits %d; asked for were mode %d, permits %d", e.Mode, e.Permits, c.Mode, c.Permits))
 	}
 	if c.session == 0 {
 		c.session = e.Session

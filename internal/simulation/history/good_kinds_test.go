@@ -61,6 +61,25 @@ func TestGoodKinds(t *testing.T) {
 			s.step(9, watch.Released, "p1", x, a)
 			s.step(10, watch.Granted, s.ask(wants("p3", 1, 1)), -1, a)
 		},
+		"a limit is set while nobody uses it, and forgotten while it is in use": func(s *stage) {
+			a := s.open(0)
+			s.Resized(during("p", 0, 2), 5, Clean)
+			s.resize(1, 5)
+			x := s.step(2, watch.Granted, s.ask(wants("p1", 3, 3)), -1, a)
+			s.Resized(during("p", 3, 5), 0, Clean)
+			s.resize(4, 0)
+			s.step(5, watch.Queued, s.ask(wants("p2", 4, 5)), 0, a)
+			var y int64
+			s.entry(func() {
+				s.step(6, watch.Released, "p1", x, a)
+				y = s.step(6, watch.Granted, "p2", -1, a)
+			})
+			s.step(7, watch.Queued, s.ask(wants("p3", 2, 3)), 0, a)
+			s.resize(8, 0) // again
+			s.step(9, watch.Cancelled, "p3", 0, a)
+			s.step(10, watch.Released, "p2", y, a)
+			s.step(11, watch.Granted, s.ask(wants("p4", 9, 9)), -1, a)
+		},
 		"permits over a limit that was lowered are given away": func(s *stage) {
 			a, b := s.open(0), s.open(0)
 			x := s.step(1, watch.Granted, s.ask(wants("p1", 3, 3)), -1, a)

@@ -201,7 +201,7 @@ var primitiveMutations = []mutation{
 			func(e *watch.Event) { e.Kind, e.Token = watch.Granted, e.Rev })
 	}},
 	{"other permits than asked for", AskedRule, func(m *mutator) bool {
-		return m.rewrite(func(e *watch.Event) bool { return e.Kind == watch.Granted && e.Mode == permits }, func(e *watch.Event) { e.Count++ })
+		return m.rewrite(func(e *watch.Event) bool { return e.Kind == watch.Granted && e.Mode == permits }, func(e *watch.Event) { e.Permits++ })
 	}},
 	{"a set is granted in part", SetRule, func(m *mutator) bool {
 		return m.rewrite(func(e *watch.Event) bool { return e.Kind == watch.Granted && !m.alone(e) }, becomes)
@@ -217,8 +217,9 @@ var primitiveMutations = []mutation{
 		}, func(e *watch.Event) { becomes(e) })
 	}},
 	{"a lock delay is cut short", DelayRule, func(m *mutator) bool {
+		// Longer than the whole history, for in that a short delay may be over late by much.
 		return m.change(func(r *record) bool { return r.kind == kindAsks && m.freedAfterDelay(r.claim.ID) },
-			func(r *record) { r.claim.Delay *= 100 })
+			func(r *record) { r.claim.Delay = time.Hour })
 	}},
 	{"a hold is received twice", "", func(m *mutator) bool {
 		i := m.pick(func(_ int, r *record) bool { return r.kind == kindAsks && r.claim.From != "" })

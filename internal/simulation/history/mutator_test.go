@@ -112,7 +112,7 @@ func (m *mutator) claimOf(e *watch.Event) string {
 }
 
 // mode is that of the claim that a record is about.
-func (m *mutator) mode(r *record) uint8 { return m.asked[r.id].Mode }
+func (m *mutator) mode(r *record) watch.Mode { return m.asked[r.id].Mode }
 
 // last is the last revision.
 func (m *mutator) last() (rev int64) {
@@ -140,7 +140,7 @@ func isOf(k watch.Kind) func(e *watch.Event) bool {
 
 // becomes makes an event something that has nothing to do with any claim.
 func becomes(e *watch.Event) {
-	*e = watch.Event{Rev: e.Rev, Kind: watch.SessionOpened, Session: e.Rev, NodeID: e.NodeID, Index: e.Index, Time: e.Time}
+	*e = watch.Event{Rev: e.Rev, Kind: watch.SessionOpened, Session: e.Rev, ServerID: e.ServerID, Index: e.Index, Time: e.Time}
 }
 
 // alone says that an event is the only one of its step.

@@ -62,9 +62,10 @@ func (h *History) sight(o *Observer, e *watch.Event, at instant) {
 	}
 }
 
-// sameEvent compares all that is replicated. Time is the clock of whoever led; it is for display.
+// sameEvent compares all that is replicated. Time is the clock of whoever led, and Node what the observer calls the server: they are for display.
 func sameEvent(a, b *watch.Event) bool {
 	x, y := *a, *b
 	x.Time, y.Time = time.Time{}, time.Time{}
+	x.Node, y.Node = "", ""
 	return x == y
 }

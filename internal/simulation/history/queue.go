@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 // phase is how far a claim has come in the log.
@@ -43,7 +45,7 @@ type queue struct {
 	name   string
 	claims []*claim // by place
 	limit  int      // of a semaphore, 0 if not known
-	fixed  bool     // the limit was set by a resize, and stays
+	fixed  bool     // the limit was set by a resize, and stays until another one has it forgotten
 	last   int64    // highest token granted so far
 
 	// What nobody saw has left something that is not known.
@@ -81,7 +83,7 @@ func newQueue(name string, blind bool) *queue {
 }
 
 // together is the one rule that tells the kinds of locks apart: whether two claims may hold a name at the same time, permits left aside.
-func together(a, b uint8) bool { return a == b && a != exclusive }
+func together(a, b watch.Mode) bool { return a == b && a != exclusive }
 
 func (c *claim) holds() bool { return c.phase == holding || c.phase == barred }
 
@@ -100,6 +102,14 @@ func (q *queue) remove(c *claim) {
 	}
 	if len(q.claims) == 0 && !q.fixed {
 		q.limit = 0 // the last one takes it along
+	}
+}
+
+// resize takes in that the limit was set or, with 0, that the one that was set is forgotten: then it is in force up to the last claim.
+func (q *queue) resize(limit int) {
+	q.fixed = limit > 0
+	if q.fixed || len(q.claims) == 0 {
+		q.limit = limit
 	}
 }
 

@@ -84,7 +84,7 @@ func (h *History) Acquired(c Call, claim string, token int64) {
 }
 
 // Refused records that a try found the lock taken. holder is the claim that the error names, "" if it names none because others wait while none
-// holds. Of a try for several names Lock is "".
+// holds. Of a try for several names Lock is the one that the error is about, "" if it is about none because they were free by the time of a repeat.
 func (h *History) Refused(c Call, claim, holder string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,7 +133,7 @@ func (h *History) Proclaimed(c Call, claim, value string, o Outcome) {
 	h.values = append(h.values, claimCall{call: h.begin(kindProclaimed, c, claim+"\x00"+value, int64(o)), claim: claim, outcome: o, other: value})
 }
 
-// Resized records the end of a call that set the limit of the semaphore Lock.
+// Resized records the end of a call that set the limit of the semaphore Lock, or with limit 0 had it forgotten.
 func (h *History) Resized(c Call, limit int, o Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

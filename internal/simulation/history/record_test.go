@@ -31,7 +31,7 @@ func TestSum(t *testing.T) {
 // TestSumOfEach: every method and every field counts.
 func TestSumOfEach(t *testing.T) {
 	e := watch.Event{
-		Rev: 1, Kind: watch.Granted, Name: "a", Token: 1, Session: 1, NodeID: "n", Index: 1, Time: ms(1), Note: "x",
+		Rev: 1, Kind: watch.Granted, Name: "a", Token: 1, Session: 1, ServerID: "n", Index: 1, Time: ms(1), Note: "x",
 	}
 	event := func(alter func(e *watch.Event)) func(h *History) {
 		changed := e
@@ -96,14 +96,14 @@ func TestSumOfEach(t *testing.T) {
 		"name":             event(func(e *watch.Event) { e.Name = "b" }),
 		"token":            event(func(e *watch.Event) { e.Token++ }),
 		"session":          event(func(e *watch.Event) { e.Session++ }),
-		"node":             event(func(e *watch.Event) { e.NodeID = "m" }),
+		"node":             event(func(e *watch.Event) { e.ServerID = "m" }),
 		"index":            event(func(e *watch.Event) { e.Index++ }),
 		"time":             event(func(e *watch.Event) { e.Time = ms(2) }),
 		"note":             event(func(e *watch.Event) { e.Note = "y" }),
 		"mode":             event(func(e *watch.Event) { e.Mode = shared }),
-		"count":            event(func(e *watch.Event) { e.Count = 1 }),
+		"count":            event(func(e *watch.Event) { e.Permits = 1 }),
 		"value":            event(func(e *watch.Event) { e.Value = "v" }),
-		"shifted text":     event(func(e *watch.Event) { e.Name, e.NodeID = "an", "" }),
+		"shifted text":     event(func(e *watch.Event) { e.Name, e.ServerID = "an", "" }),
 	} {
 		h := New(epoch)
 		do(h)

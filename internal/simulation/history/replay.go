@@ -273,7 +273,9 @@ func (r *replay) grantable(c *claim) bool {
 
 func (r *replay) resize(e *entry) {
 	q := r.queue(e.Name)
-	q.limit, q.fixed = e.Count, true
+	q.resize(e.Permits)
 	r.touched = append(r.touched, q)
-	r.tally.Resized++
+	if r.tally.Resized++; e.Permits == 0 {
+		r.tally.Forgotten++
+	}
 }

@@ -98,6 +98,7 @@ type Tally struct {
 	Forced     int // holds that were released by force, at once or after a drain
 	Freed      int // lock delays that ended
 	Resized    int
+	Forgotten  int // of them, those that had a limit forgotten
 	Proclaimed int
 }
 
@@ -147,6 +148,7 @@ func (t *Tally) Add(o Tally) {
 	t.Forced += o.Forced
 	t.Freed += o.Freed
 	t.Resized += o.Resized
+	t.Forgotten += o.Forgotten
 	t.Proclaimed += o.Proclaimed
 }
 
@@ -182,7 +184,7 @@ func describe(e *watch.Event) string {
 	if e.Token != 0 {
 		text += fmt.Sprintf(" token %d", e.Token)
 	}
-	return fmt.Sprintf("%s session %d node %q note %q at index %d", text, e.Session, e.NodeID, e.Note, e.Index)
+	return fmt.Sprintf("%s session %d node %q note %q at index %d", text, e.Session, e.ServerID, e.Note, e.Index)
 }
 
 // Counts names the counters.
@@ -190,6 +192,6 @@ func (t *Tally) Counts() map[string]int {
 	return map[string]int{
 		"exclusive grants": t.Locked, "sets": t.Sets, "readers": t.Read, "readers that joined others": t.Joined, "grants of permits": t.Permitted,
 		"downgrades": t.Downgraded, "holds received": t.Received, "holds handed over": t.HandedOver, "lost holds": t.Lost, "forced holds": t.Forced,
-		"lock delays": t.Freed, "resizes": t.Resized, "proclaimed values": t.Proclaimed,
+		"lock delays": t.Freed, "resizes": t.Resized, "limits forgotten": t.Forgotten, "proclaimed values": t.Proclaimed,
 	}
 }

@@ -71,7 +71,7 @@ func (s *stage) next(kind watch.Kind, lock string, token, session int64, note ..
 		s.index++
 	}
 	s.rev++
-	e := watch.Event{Rev: s.rev, Kind: kind, Name: lock, Token: token, Session: session, NodeID: "n", Index: s.index, Time: ms(0)}
+	e := watch.Event{Rev: s.rev, Kind: kind, Name: lock, Token: token, Session: session, ServerID: "n", Index: s.index, Time: ms(0)}
 	if token == -1 {
 		e.Token = e.Rev
 	}
@@ -181,8 +181,8 @@ func (s *stage) stepAbout(at int, kind watch.Kind, id string, token, session int
 	for _, name := range c.Names {
 		s.rev++
 		s.tell(at, watch.Event{
-			Rev: s.rev, Kind: kind, Name: name, Token: token, Session: session, NodeID: "n", Index: s.index, Time: ms(0), Note: note,
-			Mode: c.Mode, Count: c.Permits,
+			Rev: s.rev, Kind: kind, Name: name, Token: token, Session: session, ServerID: "n", Index: s.index, Time: ms(0), Note: note,
+			Mode: c.Mode, Permits: c.Permits,
 		})
 	}
 	return token
@@ -205,6 +205,6 @@ func set(id string, names ...string) Claim { return Claim{ID: id, Names: names} 
 // resize shows that a semaphore's limit was set.
 func (s *stage) resize(at, limit int) {
 	e := s.next(watch.Resized, "p", 0, 0, "")
-	e.Mode, e.Count = permits, limit
+	e.Mode, e.Permits = permits, limit
 	s.tell(at, e)
 }

@@ -76,7 +76,7 @@ func (w *world) note(r record) { w.tape = append(w.tape, r) }
 // tell shows an event to all observers, to each at its own time.
 func (w *world) tell(e watch.Event) int64 {
 	w.rev++
-	e.Rev, e.NodeID, e.Index, e.Time = w.rev, "n", w.index, w.now
+	e.Rev, e.ServerID, e.Index, e.Time = w.rev, "n", w.index, w.now
 	if e.Kind == watch.SessionOpened {
 		e.Session = e.Rev
 	}
@@ -92,7 +92,7 @@ func (w *world) tell(e watch.Event) int64 {
 // emit tells of a claim on each of its names.
 func (w *world) emit(kind watch.Kind, c *worldClaim, note string) {
 	for _, name := range c.Names {
-		w.tell(watch.Event{Kind: kind, Name: name, Token: c.token, Session: c.session, Note: note, Mode: c.Mode, Count: c.Permits})
+		w.tell(watch.Event{Kind: kind, Name: name, Token: c.token, Session: c.session, Note: note, Mode: c.Mode, Permits: c.Permits})
 	}
 }
 
@@ -144,7 +144,7 @@ func (w *world) open() {
 }
 
 // ask is a new claim of some session.
-func (w *world) ask(mode uint8, names ...string) *worldClaim {
+func (w *world) ask(mode watch.Mode, names ...string) *worldClaim {
 	w.serial++
 	c := &worldClaim{
 		Claim:   Claim{ID: fmt.Sprint("c", w.serial), Names: names, Mode: mode},

@@ -1,4 +1,4 @@
-package watch
+package hub
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,7 +56,7 @@ func TestNextWakesUp(t *testing.T) {
 		{"an event", func(h *Hub, _ *Subscription) { _ = h.Publish(events(1, "a")) }, nil},
 		{"closed by its owner", func(_ *Hub, s *Subscription) { s.Close() }, ErrClosed},
 		{"hub closed", func(h *Hub, _ *Subscription) { h.Close(nil) }, ErrClosed},
-		{"snapshot", func(h *Hub, _ *Subscription) { h.Reset(5) }, ErrFellBehind},
+		{"snapshot", func(h *Hub, _ *Subscription) { h.Reset(5) }, watch.ErrFellBehind},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,8 +119,8 @@ func TestErrors(t *testing.T) {
 	h := NewHub(0)
 	publish(t, h, 1, "a", "a")
 	_, err := h.Subscribe("a", 1).Next(t.Context())
-	var behind *FellBehindError
-	if !errors.As(err, &behind) || *behind != (FellBehindError{Since: 1, Now: 2}) || !errors.Is(err, ErrFellBehind) {
+	var behind *watch.FellBehindError
+	if !errors.As(err, &behind) || *behind != (watch.FellBehindError{Since: 1, Now: 2}) || !errors.Is(err, watch.ErrFellBehind) {
 		t.Errorf("err is %#v", err)
 	}
 	if errors.Is(err, ErrClosed) {
@@ -217,8 +219,8 @@ func follow(t *testing.T, h *Hub, prefix string, names []string, patience, last 
 		s := h.Subscribe(prefix, since)
 		for reads++; reads%(patience*100) != 0; reads++ {
 			e, err := s.Next(t.Context())
-			if errors.Is(err, ErrFellBehind) {
-				var behind *FellBehindError
+			if errors.Is(err, watch.ErrFellBehind) {
+				var behind *watch.FellBehindError
 				errors.As(err, &behind)
 				checkSkipped(t, prefix, names, since, behind.Since)
 				since = max(since, h.Rev()) // what was missed is missed; go on from now

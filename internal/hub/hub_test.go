@@ -1,4 +1,4 @@
-package watch
+package hub
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 // watcher is what a subscription should show, said plainly: the events after since under a prefix, until it is told that it fell behind.
@@ -41,8 +43,8 @@ type hubModel struct {
 	t        *testing.T
 	rng      *rand.Rand
 	hub      *Hub
-	kept     int     // events that the hub keeps
-	log      []Event // since the last reset
+	kept     int           // events that the hub keeps
+	log      []watch.Event // since the last reset
 	rev      int64
 	watchers []*watcher
 	fell     int
@@ -81,10 +83,10 @@ func (m *hubModel) step() {
 }
 
 func (m *hubModel) publish() {
-	batch := make([]Event, 1+m.rng.IntN(8))
+	batch := make([]watch.Event, 1+m.rng.IntN(8))
 	for i := range batch {
 		m.rev++
-		batch[i] = Event{Rev: m.rev, Kind: Granted, Name: m.name("ab", 4)}
+		batch[i] = watch.Event{Rev: m.rev, Kind: watch.Granted, Name: m.name("ab", 4)}
 	}
 	if err := m.hub.Publish(batch); err != nil {
 		m.t.Error(err)
@@ -95,7 +97,7 @@ func (m *hubModel) publish() {
 	}
 }
 
-func (w *watcher) offer(batch []Event) {
+func (w *watcher) offer(batch []watch.Event) {
 	for _, e := range batch {
 		switch {
 		case w.behind || !strings.HasPrefix(e.Name, w.prefix):
@@ -147,7 +149,7 @@ func (m *hubModel) read(w *watcher, n int) {
 
 func (m *hubModel) checkEnd(w *watcher) {
 	e, err, ok := w.sub.take()
-	if ok != w.behind || ok && !errors.Is(err, ErrFellBehind) {
+	if ok != w.behind || ok && !errors.Is(err, watch.ErrFellBehind) {
 		m.t.Errorf("%q at its end got %d, %v, %v; behind is %v", w.prefix, e.Rev, err, ok, w.behind)
 	}
 	if ok {
@@ -177,10 +179,10 @@ func Example() {
 	hub := NewHub(100)
 	sub := hub.Subscribe("jobs/", 0)
 	defer sub.Close()
-	_ = hub.Publish([]Event{
-		{Rev: 1, Kind: Granted, Name: "jobs/nightly", Token: 1},
-		{Rev: 2, Kind: Granted, Name: "shards/7", Token: 2},
-		{Rev: 3, Kind: Released, Name: "jobs/nightly", Token: 1},
+	_ = hub.Publish([]watch.Event{
+		{Rev: 1, Kind: watch.Granted, Name: "jobs/nightly", Token: 1},
+		{Rev: 2, Kind: watch.Granted, Name: "shards/7", Token: 2},
+		{Rev: 3, Kind: watch.Released, Name: "jobs/nightly", Token: 1},
 	})
 	hub.Close(nil)
 	for {
@@ -208,13 +210,13 @@ func BenchmarkPublish(b *testing.B) {
 				names[i] = fmt.Sprintf("tenant-%d/jobs/", i)
 				subs[i] = h.Subscribe(names[i], 0)
 			}
-			batch := make([]Event, 1)
+			batch := make([]watch.Event, 1)
 			rev := int64(0)
 			b.ReportAllocs()
 			for b.Loop() {
 				i := int(rev) % n
 				rev++
-				batch[0] = Event{Rev: rev, Kind: Granted, Name: names[i]}
+				batch[0] = watch.Event{Rev: rev, Kind: watch.Granted, Name: names[i]}
 				if err := h.Publish(batch); err != nil {
 					b.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package watch
+package hub
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 var update = flag.Bool("update", false, "write what the scripts give into testdata")
@@ -140,7 +142,7 @@ func (p *player) next(s *Subscription) string {
 	return fmt.Sprintf("%d %v %s", e.Rev, e.Kind, e.Name)
 }
 
-func (p *player) try(s *Subscription) (e Event, err error, ok bool) {
+func (p *player) try(s *Subscription) (e watch.Event, err error, ok bool) {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	defer cancel()
 	done := make(chan struct{})
@@ -180,10 +182,10 @@ func name(s string) string {
 	return s
 }
 
-func events(first int64, names ...string) []Event {
-	list := make([]Event, len(names))
+func events(first int64, names ...string) []watch.Event {
+	list := make([]watch.Event, len(names))
 	for i, n := range names {
-		list[i] = Event{Rev: first + int64(i), Kind: Granted, Name: name(n)}
+		list[i] = watch.Event{Rev: first + int64(i), Kind: watch.Granted, Name: name(n)}
 	}
 	return list
 }

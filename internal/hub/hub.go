@@ -1,9 +1,11 @@
-package watch
+package hub
 
 import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 // Hub spreads events to subscriptions. One goroutine publishes; everything else may be called from anywhere.
@@ -28,7 +30,7 @@ func NewHub(history int) *Hub {
 // it does nothing.
 //
 // The cost grows with the subscriptions whose prefix matches, not with all of them.
-func (h *Hub) Publish(events []Event) error {
+func (h *Hub) Publish(events []watch.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -51,7 +53,7 @@ func (h *Hub) Publish(events []Event) error {
 	return nil
 }
 
-func (h *Hub) checkOrder(events []Event) error {
+func (h *Hub) checkOrder(events []watch.Event) error {
 	next := h.last + 1
 	if !h.started {
 		next = events[0].Rev
@@ -70,14 +72,14 @@ func (h *Hub) start(rev int64) {
 	h.started, h.last = true, rev
 	h.subs.all(func(s *Subscription) {
 		if s.since != 0 && s.since < rev {
-			h.drop(s, &FellBehindError{Since: s.since, Now: rev})
+			h.drop(s, &watch.FellBehindError{Since: s.since, Now: rev})
 		}
 	})
 }
 
-func (h *Hub) offer(s *Subscription, e Event) {
+func (h *Hub) offer(s *Subscription, e watch.Event) {
 	if e.Rev > s.since && !s.push(e) {
-		h.drop(s, &FellBehindError{Since: e.Rev - 1, Now: h.last})
+		h.drop(s, &watch.FellBehindError{Since: e.Rev - 1, Now: h.last})
 	}
 }
 
@@ -101,7 +103,7 @@ func (h *Hub) Subscribe(prefix string, since int64) *Subscription {
 		s.since = h.last
 		h.subs.add(s)
 	case since < 0 || h.started && since < h.oldest():
-		s.end(&FellBehindError{Since: since, Now: h.last})
+		s.end(&watch.FellBehindError{Since: since, Now: h.last})
 	default:
 		h.replay(s)
 		h.subs.add(s)
@@ -142,7 +144,7 @@ func (h *Hub) Reset(rev int64) {
 	h.history.clear()
 	h.started, h.last = true, rev
 	h.subs.all(func(s *Subscription) {
-		h.drop(s, &FellBehindError{Since: max(s.since, missed), Now: rev})
+		h.drop(s, &watch.FellBehindError{Since: max(s.since, missed), Now: rev})
 	})
 }
 

@@ -1,9 +1,11 @@
-package watch
+package hub
 
 import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 // queueLimit is how many events a subscription may be behind before it is told that it fell behind: some seconds of a busy
@@ -21,7 +23,7 @@ type Subscription struct {
 	wake chan struct{}
 
 	mu        sync.Mutex
-	queue     []Event // from head on
+	queue     []watch.Event // from head on
 	head      int
 	limit     int   // of waiting events: queueLimit beyond what was replayed
 	delivered int64 // revision of the newest event that Next returned
@@ -34,12 +36,12 @@ func newSubscription(h *Hub, prefix string, since int64) *Subscription {
 }
 
 // Next waits for the next event; ctx bounds the wait and nothing else. It returns the events in revision order, and when they
-// are used up, for good: a *FellBehindError, the hub's cause, or ErrClosed after Close. If ctx has ended, Next says so even when
+// are used up, for good: a *watch.FellBehindError, the hub's cause, or ErrClosed after Close. If ctx has ended, Next says so even when
 // events are queued; they are kept for the next call. Several goroutines may call it and share the events.
-func (s *Subscription) Next(ctx context.Context) (Event, error) {
+func (s *Subscription) Next(ctx context.Context) (watch.Event, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return Event{}, fmt.Errorf("wait for an event under %q: %w", s.prefix, err)
+			return watch.Event{}, fmt.Errorf("wait for an event under %q: %w", s.prefix, err)
 		}
 		if e, err, ok := s.take(); ok {
 			return e, err
@@ -52,7 +54,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 }
 
 // take returns the next event or the end, if there is either.
-func (s *Subscription) take() (e Event, err error, ok bool) {
+func (s *Subscription) take() (e watch.Event, err error, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -69,9 +71,9 @@ func (s *Subscription) take() (e Event, err error, ok bool) {
 	return e, err, ok
 }
 
-func (s *Subscription) pop() Event {
+func (s *Subscription) pop() watch.Event {
 	e := s.queue[s.head]
-	s.queue[s.head] = Event{} // lets go of its strings
+	s.queue[s.head] = watch.Event{} // lets go of its strings
 	s.head++
 	s.delivered = e.Rev
 	if s.head == len(s.queue) {
@@ -81,7 +83,7 @@ func (s *Subscription) pop() Event {
 }
 
 // push queues a live event, or reports that the queue is full.
-func (s *Subscription) push(e Event) bool {
+func (s *Subscription) push(e watch.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue)-s.head >= s.limit {
@@ -93,7 +95,7 @@ func (s *Subscription) push(e Event) bool {
 }
 
 // replay queues an event of the past before anybody knows the subscription.
-func (s *Subscription) replay(e Event) {
+func (s *Subscription) replay(e watch.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.append(e)
@@ -102,7 +104,7 @@ func (s *Subscription) replay(e Event) {
 }
 
 // append moves the queue to the front of its array before the array would grow while half of it is used up.
-func (s *Subscription) append(e Event) {
+func (s *Subscription) append(e watch.Event) {
 	if len(s.queue) == cap(s.queue) && s.head > len(s.queue)/2 {
 		n := copy(s.queue, s.queue[s.head:])
 		clear(s.queue[n:])
