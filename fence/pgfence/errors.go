@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/quorumlock/quorumlock/fence"
 )
 
 // UnknownOutcomeError: the commit was sent, and no answer to it came that tells whether it took effect. It is never retried
@@ -26,6 +28,9 @@ func (e *UnknownOutcomeError) Error() string {
 
 // Unwrap gives Err.
 func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
+
+// Is reports whether target is fence.ErrUnknownOutcome.
+func (e *UnknownOutcomeError) Is(target error) bool { return target == fence.ErrUnknownOutcome }
 
 // The conditions of PostgreSQL (its manual, appendix A) that tell whether a transaction is to be run again.
 const (

@@ -103,15 +103,14 @@ var commonBugs = []bug{
 		name: "fence-check-outside-transaction",
 		what: "the fence judges a token and writes in two steps: a stale write can end after a newer one has begun (I15)",
 		edit: edit{
-			file: "fence.go",
-			old: "	defer e.mu.Unlock()\n	if t < e.token {\n		return &StaleTokenError{Resource: resource, Token: t, Highest: e.token}\n	}\n" +
-				"	e.token = t\n	return write()\n",
-			new: "	highest := e.token\n	e.token = max(highest, t)\n	e.mu.Unlock() // no lock is held while foreign code runs\n" +
-				"	if t < highest {\n		return &StaleTokenError{Resource: resource, Token: t, Highest: highest}\n	}\n	return write()\n",
+			file: "fence/guard.go",
+			old: "	defer e.leave()\n	if err := Judge(resource, e.last, grant); err != nil {\n		return err\n	}\n" +
+				"	e.last = grant\n	return write(ctx)\n",
+			new: "	err = Judge(resource, e.last, grant)\n	if err == nil {\n		e.last = grant\n	}\n	e.leave() // no turn is held while foreign code runs\n" +
+				"	if err != nil {\n		return err\n	}\n	return write(ctx)\n",
 		},
-		tests: []string{".", "internal/scenario"},
+		tests: []string{"fence", "internal/scenario"},
 		pure:  true,
-		waits: "the same in a database (check, then write, in two transactions) waits for the fence checkers",
 	},
 	{
 		name: "map-order-in-expiry",
