@@ -278,6 +278,20 @@ var badKinds = []badHistory{
 		})
 		s.step(24, watch.Freed, "m", x, a)
 	}},
+	{"the lock delay after a cap is cut short", DelayRule, func(s *stage) {
+		a := s.open(0)
+		x := s.step(1, watch.Granted, s.ask(capped("m")), -1, a)
+		s.SessionOpened(during("", 9, 11), s.open(10)) // nothing after it can be older
+		s.step(10, watch.Released, "m", x, a)
+		s.step(24, watch.Freed, "m", x, a)
+	}},
+	{"somebody is granted beside the lock delay after a cap", DelayRule, func(s *stage) {
+		a, b := s.open(0), s.open(0)
+		x := s.step(1, watch.Granted, s.ask(capped("m")), -1, a)
+		s.step(10, watch.Released, "m", x, a)
+		s.step(12, watch.Granted, s.ask(writer("m2")), -1, b)
+		s.step(40, watch.Freed, "m", x, a)
+	}},
 	{"a delay ends that never began", Exclusion, func(s *stage) {
 		a := s.open(0)
 		x := s.step(1, watch.Granted, s.ask(delayed("m")), -1, a)

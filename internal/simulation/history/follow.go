@@ -256,9 +256,31 @@ func (r *replay) bars(c *claim) bool {
 		return false
 	}
 	at := hold{c.Names[0], c.session, c.token}
+	if c.ending == Released && !c.byClose && c.MaxHold > 0 {
+		return r.barsAtCap(c, at)
+	}
 	certain := c.ending == Expired || c.ending == Drained
 	perhaps := c.byClose || c.ending == Forced && c.drain != nil
 	if !certain && !(perhaps && r.freed[at] > 0) {
+		return false
+	}
+	r.freed[at]--
+	return true
+}
+
+// barsAtCap says the same of a hold with a cap, of which the events do not tell whether it was unlocked or gave itself back at the cap: the delay began if its own end shows, or
+// one that an operator brought about. If that may have gone unseen it is not known who holds the names meanwhile.
+func (r *replay) barsAtCap(c *claim, at hold) bool {
+	_, own := r.freedAt[c.ID]
+	switch {
+	case own:
+	case r.cutShort[at] > 0:
+		r.cutShort[at]--
+	default:
+		for _, name := range c.Names {
+			q := r.queue(name)
+			q.holdersUnknown = q.holdersUnknown || r.blindAfter > c.removal.Rev
+		}
 		return false
 	}
 	r.freed[at]--

@@ -202,6 +202,26 @@ func TestGoodKinds(t *testing.T) {
 				s.step(30, watch.Granted, "m3", -1, c)
 			})
 		},
+		"a hold gives itself back at its cap, and its delay begins": func(s *stage) {
+			a, b := s.open(0), s.open(0)
+			x := s.step(1, watch.Granted, s.ask(capped("m")), -1, a)
+			s.step(2, watch.Queued, s.ask(writer("m2")), 0, b)
+			s.step(10, watch.Released, "m", x, a)
+			s.Inspected(during("x", 11, 11), []string{"m"}, 1)
+			s.entry(func() {
+				s.step(40, watch.Freed, "m", x, a)
+				s.step(40, watch.Granted, "m2", -1, b)
+			})
+		},
+		"a hold is unlocked before its cap": func(s *stage) {
+			a, b := s.open(0), s.open(0)
+			x := s.step(1, watch.Granted, s.ask(capped("m")), -1, a)
+			s.step(2, watch.Queued, s.ask(writer("m2")), 0, b)
+			s.entry(func() {
+				s.step(5, watch.Released, "m", x, a)
+				s.step(5, watch.Granted, "m2", -1, b)
+			})
+		},
 		"force was to cut a drain short, and came too late for that": func(s *stage) {
 			a := s.open(0)
 			x := s.step(1, watch.Granted, s.ask(delayed("m")), -1, a)

@@ -31,22 +31,24 @@ type replay struct {
 	sessions  map[int64]*session
 	granted   []*claim // in the order of grants
 	freed     map[hold]int
+	cutShort  map[hold]int     // of freed, those by an operator
 	ends      map[string]int64 // revisions of ends of holds that were not forced
 	freedAt   map[string]int64 // and of ends of lock delays
 	mover     *claim           // its hold goes on to the claim that is granted next
 	// ending is the session whose end was the last event but for removals of what it had; they follow at once.
-	ending   *session
-	endingID int64
-	last     *entry   // the event before
-	touched  []*queue // in the last entry
-	blindTo  int64    // sessions up to this revision may have been opened unseen
-	tally    Tally
+	ending     *session
+	endingID   int64
+	last       *entry   // the event before
+	touched    []*queue // in the last entry
+	blindAfter int64    // the last event before which something went unseen
+	blindTo    int64    // sessions up to this revision may have been opened unseen
+	tally      Tally
 }
 
 func newReplay(f *findings, h *History) *replay {
 	r := &replay{
 		findings: f, forcedNow: h.forcedNow, handing: h.handing, claims: make(map[string]*claim, len(h.claims)),
-		queues: make(map[string]*queue), sessions: make(map[int64]*session), freed: make(map[hold]int), ends: make(map[string]int64), freedAt: make(map[string]int64),
+		queues: make(map[string]*queue), sessions: make(map[int64]*session), freed: make(map[hold]int), cutShort: make(map[hold]int), ends: make(map[string]int64), freedAt: make(map[string]int64),
 	}
 	for id, c := range h.claims {
 		r.claims[id] = &claim{Claim: c}
@@ -56,10 +58,16 @@ func newReplay(f *findings, h *History) *replay {
 
 func (r *replay) run(l *logbook) {
 	for i := range l.entries {
+		if l.entries[i].unseen {
+			r.blindAfter = l.entries[i].Rev
+		}
 		switch e := &l.entries[i]; e.Kind {
 		case watch.Freed:
 			r.freed[hold{e.Name, e.Session, e.Token}]++
 			r.freedAt[e.Note] = e.Rev
+			if r.claims[e.Note] == nil {
+				r.cutShort[hold{e.Name, e.Session, e.Token}]++
+			}
 		case watch.Released, watch.Expired:
 			r.ends[e.Note] = e.Rev
 		}

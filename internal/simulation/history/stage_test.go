@@ -200,6 +200,12 @@ func delayed(id string) Claim {
 	return Claim{ID: id, Names: []string{"x"}, Delay: 20 * time.Millisecond}
 }
 
+func capped(id string) Claim {
+	c := delayed(id)
+	c.MaxHold = 8 * time.Millisecond
+	return c
+}
+
 func set(id string, names ...string) Claim { return Claim{ID: id, Names: names} }
 
 // resize shows that a semaphore's limit was set.
