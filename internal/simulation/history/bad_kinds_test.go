@@ -117,6 +117,18 @@ var badKinds = []badHistory{
 		s.step(5, watch.Granted, s.ask(wants("p2", 2, 3)), -1, a)
 		s.step(6, watch.Queued, s.ask(wants("p3", 1, 3)), 0, a)
 	}},
+	{"a claim that waited takes its own limit along when it is granted", Exclusion, func(s *stage) {
+		a := s.open(0)
+		x := s.step(1, watch.Granted, s.ask(wants("p1", 2, 4)), -1, a)
+		s.resize(2, 2)
+		s.step(3, watch.Queued, s.ask(wants("p2", 2, 4)), 0, a)
+		s.resize(4, 0)
+		s.entry(func() {
+			s.step(5, watch.Released, "p1", x, a)
+			s.step(5, watch.Granted, "p2", -1, a)
+		})
+		s.step(6, watch.Granted, s.ask(wants("p3", 2, 4)), -1, a)
+	}},
 	{"the limit of an idle semaphore that was forgotten is kept", QueueRule, func(s *stage) {
 		a := s.open(0)
 		s.resize(1, 2)

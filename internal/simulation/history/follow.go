@@ -103,7 +103,7 @@ func (r *replay) inTheDark(c *claim) bool {
 // find takes in a hold that began, or may have ended, while nobody looked, and is there.
 func (r *replay) find(c *claim, e *entry) {
 	c.phase, c.token = holding, e.Token
-	r.insert(c)
+	r.put(c, (*queue).insert)
 	for _, name := range c.Names {
 		r.queue(name).alone(c)
 	}
@@ -116,15 +116,16 @@ func (r *replay) queued(c *claim, e *entry, s *session) {
 	}
 	s.claims++
 	c.phase, c.place = waiting, e.Rev
-	r.insert(c)
+	r.put(c, (*queue).admit)
 	if r.grantable(c) {
 		r.breaks(c, QueueRule, e, "nothing is in its way, but it waits")
 	}
 }
 
-func (r *replay) insert(c *claim) {
+// put puts a claim into its queues.
+func (r *replay) put(c *claim, into func(*queue, *claim)) {
 	for _, name := range c.Names {
-		r.queue(name).insert(c)
+		into(r.queue(name), c)
 	}
 }
 
@@ -160,7 +161,11 @@ func (r *replay) grant(c *claim, e *entry, s *session) {
 		c.place = e.Rev
 	}
 	c.phase, c.granted, c.token = holding, e, e.Token
-	r.insert(c)
+	if waited || c.from != nil {
+		r.put(c, (*queue).insert)
+	} else {
+		r.put(c, (*queue).admit)
+	}
 	r.checkGrant(c, e)
 	r.granted = append(r.granted, c)
 	r.tally.grant(c)

@@ -80,6 +80,26 @@ func TestGoodKinds(t *testing.T) {
 			s.step(10, watch.Released, "p2", y, a)
 			s.step(11, watch.Granted, s.ask(wants("p4", 9, 9)), -1, a)
 		},
+		"a limit that was forgotten outlasts the moment in which the only claim comes to its turn, or moves": func(s *stage) {
+			a := s.open(0)
+			x := s.step(1, watch.Granted, s.ask(wants("p1", 2, 4)), -1, a)
+			s.resize(2, 2)
+			s.step(3, watch.Queued, s.ask(wants("p2", 2, 4)), 0, a) // it names the limit before
+			s.resize(4, 0)
+			var y int64
+			s.entry(func() {
+				s.step(5, watch.Released, "p1", x, a)
+				y = s.step(5, watch.Granted, "p2", -1, a)
+			})
+			s.step(6, watch.Queued, s.ask(wants("p3", 1, 2)), 0, a)
+			s.step(7, watch.Cancelled, "p3", 0, a)
+			s.Asks(Claim{ID: "p4", Names: []string{"p"}, Mode: permits, Permits: 2, Limit: 4, From: "p2"})
+			s.entry(func() {
+				s.step(8, watch.Released, "p2", y, a)
+				s.step(8, watch.Granted, "p4", -1, a)
+			})
+			s.step(9, watch.Queued, s.ask(wants("p5", 1, 2)), 0, a)
+		},
 		"permits over a limit that was lowered are given away": func(s *stage) {
 			a, b := s.open(0), s.open(0)
 			x := s.step(1, watch.Granted, s.ask(wants("p1", 3, 3)), -1, a)

@@ -87,11 +87,20 @@ func together(a, b watch.Mode) bool { return a == b && a != exclusive }
 
 func (c *claim) holds() bool { return c.phase == holding || c.phase == barred }
 
+// admit takes in a claim that is new. The first one on a semaphore sets the limit, which the last one has taken along; a claim that moves in the queue may have it to itself
+// for a moment, and changes nothing.
+func (q *queue) admit(c *claim) {
+	if len(q.claims) == 0 && !q.fixed && c.Mode == permits {
+		q.limit = 0
+		if !q.holdersUnknown && !q.waitersUnknown {
+			q.limit = c.Limit
+		}
+	}
+	q.insert(c)
+}
+
 // insert puts a claim in its place.
 func (q *queue) insert(c *claim) {
-	if len(q.claims) == 0 && !q.fixed && c.Mode == permits && !q.holdersUnknown && !q.waitersUnknown {
-		q.limit = c.Limit // the first claim on a semaphore sets it
-	}
 	i, _ := slices.BinarySearchFunc(q.claims, c.place, func(d *claim, place int64) int { return cmp.Compare(d.place, place) })
 	q.claims = slices.Insert(q.claims, i, c)
 }
@@ -99,9 +108,6 @@ func (q *queue) insert(c *claim) {
 func (q *queue) remove(c *claim) {
 	if i := slices.Index(q.claims, c); i >= 0 {
 		q.claims = slices.Delete(q.claims, i, i+1)
-	}
-	if len(q.claims) == 0 && !q.fixed {
-		q.limit = 0 // the last one takes it along
 	}
 }
 
