@@ -166,7 +166,7 @@ func (w *world) proclaim() {
 func (w *world) resize() {
 	limit := w.rng.IntN(5)
 	if w.fixed = limit > 0; w.fixed {
-		w.limit = limit
+		w.limit, w.former = limit, w.limit
 	}
 	w.note(record{kind: kindResized, call: w.around("pool", epoch), waiting: limit, outcome: Clean})
 	w.tell(watch.Event{Kind: watch.Resized, Name: "pool", Session: w.sessions[0], Mode: permits, Permits: limit})

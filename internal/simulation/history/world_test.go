@@ -21,6 +21,7 @@ type world struct {
 	claims   []*worldClaim // that wait, hold, or bar, in the order of their places
 	limit    int           // of the pool, 0 while nobody uses it
 	fixed    bool
+	former   int          // the limit before, which claims may name as well; 0 if there is none
 	shown    [3]time.Time // how far each observer is
 	tape     []record
 }
@@ -169,6 +170,9 @@ func (w *world) someClaim() *worldClaim {
 	case 2:
 		c := w.ask(permits, "pool")
 		c.Permits, c.Limit = 1+w.rng.IntN(min(2, w.limit)), w.limit
+		if w.former > 0 && w.rng.IntN(2) == 0 {
+			c.Limit = w.former
+		}
 		return c
 	case 3:
 		names := []string{"hot", "warm", "cool"}
@@ -291,7 +295,7 @@ func (w *world) promote() {
 		}
 	}
 	if len(w.on("pool")) == 0 && !w.fixed {
-		w.limit = 1 + w.rng.IntN(4)
+		w.limit, w.former = 1+w.rng.IntN(4), 0
 	}
 }
 
