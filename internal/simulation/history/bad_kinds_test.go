@@ -160,6 +160,27 @@ var badKinds = []badHistory{
 		s.resize(9, 4)
 		s.Resized(during("p", 2, 3), 5, Clean)
 	}},
+	{"the other one of two readers of a session ends by force", HoldInterval, func(s *stage) {
+		a := s.open(0)
+		first := s.step(1, watch.Granted, s.ask(reader("r1")), -1, a)
+		s.step(2, watch.Granted, s.ask(reader("r2")), first, a)
+		s.stepAbout(3, watch.Draining, "r1", first, a, "why")
+		s.stepAbout(3, watch.Draining, "r2", first, a, "why")
+		s.Held("r1", ms(9))
+		s.stepAbout(8, watch.Forced, "r1", first, a, "why")
+	}},
+	{"two claims of a session go by one number", AskedRule, func(s *stage) {
+		a := s.open(0)
+		first := s.step(1, watch.Granted, s.ask(reader("r1")), -1, a)
+		s.numbers["r2"] = s.number("r1")
+		s.step(2, watch.Granted, s.ask(reader("r2")), first, a)
+	}},
+	{"a claim changes its number", SessionRule, func(s *stage) {
+		a := s.open(0)
+		x := s.step(1, watch.Granted, s.ask(writer("m")), -1, a)
+		s.numbers["m"] = 7
+		s.step(2, watch.Released, "m", x, a)
+	}},
 	{"a set is granted one name", SetRule, func(s *stage) {
 		a := s.open(0)
 		s.Asks(set("s", "x", "y"))

@@ -21,7 +21,7 @@ func (r *replay) follow(c *claim, group, rest []entry) {
 		r.grant(c, e, s)
 	case watch.Draining:
 		r.checkAlive(s, e)
-		c.drain = e
+		r.drain(c, e)
 	case watch.ValueChanged:
 		r.checkAlive(s, e)
 		r.expect(c, e, holding)
@@ -49,10 +49,10 @@ func (r *replay) checkIdentity(c *claim, e *entry) {
 		r.breaks(c, AskedRule, e, fmt.Sprintf("mode %d, permits %d; asked for were mode %d, permits %d", e.Mode, e.Permits, c.Mode, c.Permits))
 	}
 	if c.session == 0 {
-		c.session = e.Session
+		c.session, c.number = e.Session, e.Claim
 	}
-	if c.session != e.Session {
-		r.complain(SessionRule, e, fmt.Sprintf("the claim is one of session %d", c.session))
+	if c.session != e.Session || c.number != e.Claim {
+		r.complain(SessionRule, e, fmt.Sprintf("the claim is number %d of session %d", c.number, c.session))
 	}
 }
 
@@ -119,6 +119,16 @@ func (r *replay) queued(c *claim, e *entry, s *session) {
 	r.put(c, (*queue).admit)
 	if r.grantable(c) {
 		r.breaks(c, QueueRule, e, "nothing is in its way, but it waits")
+	}
+}
+
+func (r *replay) drain(c *claim, e *entry) {
+	switch {
+	case !r.expect(c, e, holding):
+	case c.drain != nil:
+		r.breaks(c, Exclusion, e, "a drain of it goes on")
+	default:
+		c.drain = e
 	}
 }
 
@@ -260,14 +270,10 @@ func (r *replay) bars(c *claim) bool {
 	if c.Delay == 0 {
 		return false
 	}
-	at := hold{c.Names[0], c.session, c.token}
+	_, shows := r.freed[identity{c.session, c.number}]
 	certain := c.ending == Expired || c.ending == Drained
 	perhaps := c.byClose || c.ending == Forced && c.drain != nil
-	if !certain && !(perhaps && r.freed[at] > 0) {
-		return false
-	}
-	r.freed[at]--
-	return true
+	return certain || perhaps && shows
 }
 
 // movesOn says that the hold goes on to the claim that is granted in the next step, by whose call it was given up.

@@ -111,6 +111,21 @@ func TestGoodKinds(t *testing.T) {
 			})
 			s.Held("p2", ms(9))
 		},
+		"readers of one session are released by force one after the other, with a delay and without": func(s *stage) {
+			a := s.open(0)
+			first := s.step(1, watch.Granted, s.ask(reader("r1")), -1, a)
+			s.stepAbout(2, watch.Draining, "r1", first, a, "why")
+			late := reader("r2")
+			late.Delay = 5 * time.Millisecond
+			s.step(3, watch.Granted, s.ask(late), first, a)
+			s.stepAbout(4, watch.Draining, "r2", first, a, "why")
+			s.Held("r1", ms(5))
+			s.stepAbout(6, watch.Forced, "r1", first, a, "why")
+			s.Held("r2", ms(7))
+			s.Inspected(during("x", 7, 7), []string{"r2"}, 0)
+			s.stepAbout(8, watch.Forced, "r2", first, a, "why")
+			s.step(20, watch.Freed, "r2", first, a)
+		},
 		"sets overlap: the second waits for both names, and a mutex behind it": func(s *stage) {
 			a := s.open(0)
 			one := s.step(1, watch.Granted, s.ask(set("s1", "x", "y")), -1, a)

@@ -26,6 +26,7 @@ type claim struct {
 	phase   phase
 	place   int64 // in its queues; 0 if not known. The revision of its first event, unless it took the place of a hold
 	session int64
+	number  uint64 // in its session
 	token   int64
 	granted *entry // the first of its grant's events
 	drain   *entry
@@ -50,7 +51,6 @@ type queue struct {
 
 	// What nobody saw has left something that is not known.
 	holdersUnknown, waitersUnknown bool
-	unsure                         bool // which of several like holds has ended
 
 	broken  bool // a rule was broken: the state means nothing any more
 	first   view
@@ -192,7 +192,7 @@ func (q *queue) forget() {
 }
 
 func (q *queue) view() view {
-	v := view{holdersUnknown: q.holdersUnknown || q.unsure, waitersUnknown: q.waitersUnknown}
+	v := view{holdersUnknown: q.holdersUnknown, waitersUnknown: q.waitersUnknown}
 	for _, c := range q.claims {
 		if c.holds() {
 			v.holders = append(v.holders, c.ID)

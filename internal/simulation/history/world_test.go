@@ -28,6 +28,7 @@ type world struct {
 
 type worldClaim struct {
 	Claim
+	number  uint64
 	session int64
 	token   int64
 	start   time.Time // of the call
@@ -93,7 +94,7 @@ func (w *world) tell(e watch.Event) int64 {
 // emit tells of a claim on each of its names.
 func (w *world) emit(kind watch.Kind, c *worldClaim, note string) {
 	for _, name := range c.Names {
-		w.tell(watch.Event{Kind: kind, Name: name, Token: c.token, Session: c.session, Note: note, Mode: c.Mode, Permits: c.Permits})
+		w.tell(watch.Event{Kind: kind, Name: name, Token: c.token, Session: c.session, Claim: c.number, Note: note, Mode: c.Mode, Permits: c.Permits})
 	}
 }
 
@@ -149,6 +150,7 @@ func (w *world) ask(mode watch.Mode, names ...string) *worldClaim {
 	w.serial++
 	c := &worldClaim{
 		Claim:   Claim{ID: fmt.Sprint("c", w.serial), Names: names, Mode: mode},
+		number:  uint64(w.serial),
 		session: w.sessions[w.rng.IntN(len(w.sessions))], orphan: w.rng.IntN(10) == 0,
 	}
 	if w.rng.IntN(5) == 0 {
