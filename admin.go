@@ -26,7 +26,8 @@ type ForceOptions struct {
 
 // ForceRelease takes a lock from its holder. It names the token that the caller saw (Inspect shows it): if another one
 // holds by now, it is refused with a *LockedError that shows the present holder, and with an ErrUnlocked if nobody
-// does. Without Now it returns when the drain has begun; calling again is harmless. ctx bounds the round trip. If the
+// does. Without Now it returns when the drain has begun; calling again is harmless. ctx bounds the round trip; more
+// than 1,024 readers of one session are released in several, each of which stands by itself. If the
 // answer of a release that worked is lost on the way, the retry finds another holder or none and says so: inspect the
 // lock after such an error.
 func (n *Node) ForceRelease(ctx context.Context, name string, t Token, opt ForceOptions) error {
@@ -41,7 +42,7 @@ func (n *Node) ForceRelease(ctx context.Context, name string, t Token, opt Force
 		Op: locktable.OpForce, Names: []string{name}, Token: locktable.Token(t), Now: opt.Now, Note: opt.Reason, Actor: opt.Actor,
 		Session: locktable.SessionID(opt.Session),
 	}
-	res, err := n.ask(ctx, op, name, cmd)
+	res, err := n.force(ctx, op, name, cmd)
 	if err != nil {
 		return err
 	}
@@ -59,6 +60,30 @@ func (n *Node) ForceRelease(ctx context.Context, name string, t Token, opt Force
 		return fmt.Errorf("force release: token %v does not hold: %w", t, e)
 	}
 	return refusal(op, name, &res)
+}
+
+// force asks until all holds that are meant have been released, or have begun to drain. Of more than 1,024 of one session the cluster does not take them all at once, since the session
+// must have room to be told: it hears of each part before the next one. A part stands whatever becomes of the others, and asking again goes on where this ended.
+func (n *Node) force(ctx context.Context, op, name string, cmd *locktable.Command) (locktable.Result, error) {
+	begun := false
+	for {
+		round := *cmd
+		res, err := n.ask(ctx, op, name, &round)
+		waits := err == nil && (res.More || begun && res.Code == locktable.CodeOverloaded)
+		gone := begun && (res.Code == locktable.CodeNotHeld || res.Code == locktable.CodeMismatch) // the rest has ended by itself
+		switch {
+		case err != nil && !(begun && errors.Is(err, ErrOverloaded)):
+			return res, err
+		case err == nil && gone:
+			return locktable.Result{Code: locktable.CodeOK}, nil
+		case err == nil && !waits:
+			return res, nil
+		}
+		begun = true
+		if pause(ctx, persistPause); ctx.Err() != nil {
+			return res, &WaitError{Op: op, Name: name, Waiting: "released in part; the holder must hear of that before the rest", Err: ended(ctx)}
+		}
+	}
 }
 
 func checkForce(name string, t Token, opt ForceOptions) error {

@@ -270,6 +270,13 @@ func (h *Hold) unlock(seq uint64) locktable.Command {
 	return locktable.Command{Op: locktable.OpUnlock, Seq: seq, Of: h.claim.seq, Token: locktable.Token(h.token)}
 }
 
+// forfeit is the unlock of a hold that ended against its holder's will: the work may go on, so the lock delay applies.
+func (h *Hold) forfeit(seq uint64) locktable.Command {
+	cmd := h.unlock(seq)
+	cmd.Barring = true
+	return cmd
+}
+
 // persistUnlock repeats an unlock until it is answered or the session is over.
 func (h *Hold) persistUnlock(cmd locktable.Command) (answered bool) {
 	s := h.session()

@@ -19,6 +19,7 @@ type Holder struct {
 	Since    time.Time
 	Draining bool   // a forced release is under way
 	Barred   bool   // the hold has ended against its holder's will, and its lock delay goes on
+	Offered  bool   // it was given away by a ticket (Hold.Transfer) that nobody has received yet
 	Mode     Mode   // how it is held
 	Permits  int    // of a semaphore
 	Value    string // what the leader of an election has published
@@ -45,6 +46,9 @@ func (h Holder) String() string {
 	if h.Note != "" {
 		text += fmt.Sprintf(" (%s)", h.Note)
 	}
+	if h.Offered {
+		text += ", given away by ticket, not received yet"
+	}
 	if h.Draining {
 		text += ", being released by force"
 	}
@@ -57,6 +61,7 @@ func (h Holder) String() string {
 func holderOf(h *locktable.Holder) Holder {
 	return Holder{
 		Node: h.NodeName, ServerID: h.Node, Session: SessionID(h.Session), Note: h.Note, Token: Token(h.Token),
-		Since: time.UnixMilli(h.Since), Draining: h.Draining, Barred: h.Barred, Mode: Mode(h.Mode), Permits: int(h.Count), Value: h.Value,
+		Since: time.UnixMilli(h.Since), Draining: h.Draining, Barred: h.Barred, Offered: h.Offered,
+		Mode: Mode(h.Mode), Permits: int(h.Count), Value: h.Value,
 	}
 }

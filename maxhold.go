@@ -33,28 +33,36 @@ func (h *Hold) pastLimit(now clock.Reading) bool {
 }
 
 // endByLimitLocked loses the hold, and has it released in the background: at once, or when the callback that works under it has returned. A callback that ignores the end of its context
-// is waited for as long as at a Close, for no longer than a lease would be trusted.
+// is waited for as long as at a Close, for no longer than a lease would be trusted. Unless it has returned by then nobody says that the work is over, so the
+// lock delay applies.
 func (h *Hold) endByLimitLocked() {
 	s := h.session()
 	h.forgetLocked()
 	h.loseLocked(&LostError{Name: h.claim.name, Cause: CauseMaxHold})
 	s.parted++
 	s.node.spawn(func() {
-		h.awaitWork(trustWindow(s.ttl))
-		h.giveBack()
+		if h.awaitWork(trustWindow(s.ttl)) {
+			h.giveBack(h.unlock)
+			return
+		}
+		h.giveBack(h.forfeit)
 	})
 }
 
-// awaitWork waits until no callback works under the hold, for at most bound.
-func (h *Hold) awaitWork(bound time.Duration) {
+// awaitWork waits until the callback that works under the hold has returned, for at most bound, and says whether it has. How far the work under a hold without one is, is
+// not known.
+func (h *Hold) awaitWork(bound time.Duration) (over bool) {
 	if h.over == nil {
-		return
+		return false
 	}
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
 	select {
 	case <-h.over:
+		return true
 	case <-timer.C:
+		return false
 	case <-h.session().life.Done():
+		return false
 	}
 }

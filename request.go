@@ -37,8 +37,9 @@ func Note(text string) LockOption { return func(r *request) { r.note = text } }
 
 // MaxHold caps how long a hold may last. At its end the hold is lost (CauseMaxHold) however well renewals go, and its
 // lock is released; Jeopardy warns 0.4 TTL before, so with a cap that short from the beginning. A callback of Do that
-// ignores the end of its context keeps the lock for 0.8 TTL longer at most. Counted by the holder from when it learned
-// of the grant. Default 0: no cap.
+// ignores the end of its context keeps the lock for 0.8 TTL longer at most. Then a Delay begins, and at once for a hold
+// without a callback; none does if the callback has returned by then. Counted by the holder from when it learned
+// of the grant; a ticket of Hold.Transfer carries it along, to be counted anew. Default 0: no cap.
 func MaxHold(d time.Duration) LockOption { return func(r *request) { r.maxHold = d } }
 
 // MaxWait bounds how long each claim waits, as a deadline of ctx would, and leaves the work under the lock alone: a
@@ -47,7 +48,7 @@ func MaxHold(d time.Duration) LockOption { return func(r *request) { r.maxHold =
 func MaxWait(d time.Duration) LockOption { return func(r *request) { r.maxWait = d } }
 
 // Delay keeps the lock from the next claim for a while when a hold ends against its holder's will: by expiry, by a
-// forced release that drains, or in a crash. It is for resources that cannot check tokens, where a request of the
+// forced release that drains, in a crash, or by MaxHold unless the callback that worked under it has returned. It is for resources that cannot check tokens, where a request of the
 // former holder may still be under way; it makes such a collision rarer, and only a token excludes it. Unlock, Close
 // and a forced release with Now do not wait for it. Whole milliseconds, at most 10 minutes. Default 0.
 func Delay(d time.Duration) LockOption { return func(r *request) { r.delay = d } }

@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
@@ -68,7 +69,8 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // set it changes nothing.
 //
 // ctx bounds the round trip. After a *WaitError that is not ErrOverloaded it is not known whether the limit was set, or
-// forgotten; doing it again is harmless.
+// forgotten; doing it again is harmless. (If more than 1,024 waiting claims of one session have to end, they end in parts
+// before the limit is set, which takes several round trips.)
 func (m *Semaphore) Resize(ctx context.Context, limit int) error {
 	const op = "resize"
 	r := m.permits(1)
@@ -82,7 +84,7 @@ func (m *Semaphore) Resize(ctx context.Context, limit int) error {
 	if err != nil {
 		return err
 	}
-	res, err := s.once(ctx, op, r.label(), r.resizing(limit))
+	res, err := s.resize(ctx, op, r.label(), r.resizing(limit))
 	switch {
 	case err != nil:
 		return err
@@ -92,6 +94,21 @@ func (m *Semaphore) Resize(ctx context.Context, limit int) error {
 		return &KindError{Name: r.label()}
 	}
 	return refusal(op, r.label(), &res)
+}
+
+// resize asks until the limit is set. Where more than 1,024 claims of one session wait for more than the new limit they end in parts, since the session must have room to be told: it
+// hears of each part before the next one. Each round is a request of its own.
+func (s *Session) resize(ctx context.Context, op, name string, cmd *locktable.Command) (locktable.Result, error) {
+	for begun := false; ; begun = true {
+		round := *cmd
+		res, err := s.once(ctx, op, name, &round)
+		if !errors.Is(err, ErrOverloaded) || !(begun || res.More) {
+			return res, err
+		}
+		if pause(ctx, persistPause); ctx.Err() != nil {
+			return res, &WaitError{Op: op, Name: name, Waiting: "waiting claims for more ended in part; the limit is not set yet", Err: ended(ctx)}
+		}
+	}
 }
 
 // resizing tells the cluster the limit that this deployment's claims name, which it cannot know while nobody uses the semaphore.

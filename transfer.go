@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/wire"
@@ -29,15 +30,16 @@ func (h *Hold) take(ctx context.Context, op string, why error) error {
 	return nil
 }
 
-// giveBack releases in the background a hold that has ended here, was counted as parted, and may still be in the cluster. If its session is over, that is what releases it.
-func (h *Hold) giveBack() {
+// giveBack releases in the background a hold that has ended here, was counted as parted, and may still be in the cluster, by unlock or forfeit. If its session is over, that is what
+// releases it.
+func (h *Hold) giveBack(release func(seq uint64) locktable.Command) {
 	s := h.session()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life.Err() != nil {
 		return
 	}
-	cmd := h.unlock(s.beginLocked())
+	cmd := release(s.beginLocked())
 	s.node.spawn(func() {
 		if h.persistUnlock(cmd) {
 			s.part(-1)
@@ -62,10 +64,12 @@ func (h *Hold) succeed(ctx context.Context, op string, r *request, cmd *locktabl
 	cmd.Of, cmd.Token = h.claim.seq, locktable.Token(h.token)
 	c, err := s.newClaim(r, cmd)
 	if err != nil {
-		h.giveBack()
+		h.giveBack(h.unlock)
 		return nil, err
 	}
-	c.limit = h.limit // a cap goes on
+	if c.limit = h.limit; c.limit != nil { // a cap goes on
+		c.want.maxHold = h.claim.want.maxHold
+	}
 	res, err := c.ask(ctx, op, cmd)
 	if err == nil && res.Code == locktable.CodeGranted {
 		s.part(-1)
@@ -75,7 +79,7 @@ func (h *Hold) succeed(ctx context.Context, op string, r *request, cmd *locktabl
 	if err == nil {
 		err = h.refused(op, &res)
 	}
-	h.giveBack()
+	h.giveBack(h.unlock)
 	return nil, s.lossOr(ctx, err)
 }
 
@@ -87,9 +91,14 @@ type Ticket string
 const ticketVersion = 1
 
 // Transfer gives the hold away: it ends here (ErrTransferred), and whoever receives the ticket, in this process or
-// another, gets it by Receive without anybody else being granted the lock in between. Until then the lock stays taken,
-// for as long as this session lives: if it ends, or the ticket is never used, the lock is released with it. Receive the
-// ticket here to take the hold back.
+// another, gets it by Receive without anybody else being granted the lock in between. Until then nobody works under the
+// lock and it stays taken, for as long as this session lives, which releases it at its end; MaxHold does not count
+// meanwhile. The ticket carries MaxHold along, and it counts anew for who receives it.
+//
+// So a lost ticket blocks the lock. Inspect, Locks and the errors of who waits show it as given away (Holder.Offered).
+// Keep the ticket until the receiver has confirmed: Receive takes the hold back here too, for as long as nobody else has
+// received it. Without the ticket ForceRelease frees the lock (while Holder.Offered is set nobody works under the
+// hold, so Now harms nobody), and so does the end of this session.
 //
 // ctx bounds the round trip; if it has ended before, nothing changes. Otherwise an error means that there is no ticket
 // and nothing is held any more: if it is not the hold's own, the hold is given back in the background.
@@ -107,7 +116,7 @@ func (h *Hold) Transfer(ctx context.Context) (Ticket, error) {
 		err = h.refused(op, &res)
 	}
 	if err != nil {
-		h.giveBack()
+		h.giveBack(h.unlock)
 		return "", s.lossOr(ctx, err)
 	}
 	return encodeTicket(ticket), nil
@@ -125,6 +134,7 @@ func (h *Hold) ticket() []byte {
 	w.String(rand.Text())
 	w.Byte(byte(want.mode))
 	w.Uvarint(uint64(want.count))
+	w.Varint(int64(want.maxHold))
 	w.Uvarint(uint64(len(want.names)))
 	for _, name := range want.names {
 		w.String(name)
@@ -159,7 +169,7 @@ func (t Ticket) parse() (*parsedTicket, error) {
 		cluster: r.String(), from: locktable.SessionID(r.Varint()), of: r.Uvarint(), token: locktable.Token(r.Varint()), secret: ticketSecret(b),
 	}
 	_ = r.Blob() // what nobody can guess
-	p.request.mode, p.request.count = locktable.Mode(r.Byte()), int(r.Uint32())
+	p.request.mode, p.request.count, p.request.maxHold = locktable.Mode(r.Byte()), int(r.Uint32()), time.Duration(r.Varint())
 	for range r.Count(1) {
 		p.request.names = append(p.request.names, r.String())
 	}
@@ -176,7 +186,7 @@ func (t Ticket) parse() (*parsedTicket, error) {
 func (p *parsedTicket) sound() bool {
 	claim := p.request.command()
 	claim.Session, claim.Seq = 1, 1
-	return locktable.Check(claim) == nil && locktable.Check(p.command()) == nil
+	return locktable.Check(claim) == nil && locktable.Check(p.command()) == nil && p.request.checkOptions() == nil
 }
 
 // command is what takes the hold over, with placeholders for the session and its sequence.
@@ -186,7 +196,8 @@ func (p *parsedTicket) command() *locktable.Command {
 
 // Receive takes over the hold that a ticket of Transfer gives away, for the owner o. The new hold has a token of its
 // own, higher than the former one, so that a fenced resource refuses what the former holder still has under way;
-// readers keep the token of their phase. Of the options Note and MaxHold count; a Delay stays what it was.
+// readers keep the token of their phase. Of the options Note and MaxHold count. MaxHold begins anew: the one given here, or
+// else the giver's; MaxHold(0) is none. A Delay stays what it was.
 //
 // ctx bounds the round trip. ErrTicket means that the ticket has been used, or that the hold was released or lost
 // before, or is being released by force. A *FieldError means that it is no ticket, and nothing was sent. After a

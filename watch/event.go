@@ -71,6 +71,7 @@ type Event struct {
 	Name     string    // of the lock; empty for events about a session
 	Token    int64     // fencing token of the hold, 0 where there is none
 	Session  int64     // session that the event is about
+	Claim    uint64    // the claim's number in its session: all events about one claim name it by the two; 0 where there is none
 	Node     string    // Config.Name of the session's node; "" if the watching node does not know it (any more)
 	ServerID string    // of the session's node
 	Index    uint64    // log index of the entry that caused it

@@ -80,11 +80,7 @@ func TestCloseWhileProbingTheDead(t *testing.T) {
 	awaitMembers(t, 2, a, b)
 	epB.Close() // b is dead to a, without a word
 	b.Close()
-	for deadline := time.Now().Add(10 * time.Second); countGoroutines(t, ").probeNode") == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no probe of the dead was caught: the test shows nothing")
-		}
-	}
+	awaitProbe(t, true)
 	start := time.Now()
 	if err := a.Close(); err != nil {
 		t.Error(err)
@@ -105,6 +101,16 @@ func TestStartAndCloseOften(t *testing.T) {
 		b, epB := tcpNode(t, "b", epA.Advertise())
 		if err := errors.Join(epB.Close(), b.Close()); err != nil { // this order must do too
 			t.Fatal(err)
+		}
+	}
+}
+
+// awaitProbe waits until a probe, after which there is nobody to answer it, is under way or is over.
+func awaitProbe(t *testing.T, underWay bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); (countGoroutines(t, ").probeNode") > 0) != underWay; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no probe of the dead was seen, under way %v: the test shows nothing", underWay)
 		}
 	}
 }
@@ -132,7 +138,8 @@ func TestNothingOnStderr(t *testing.T) {
 	b, epB := tcpNode(t, "b", epA.Advertise())
 	awaitMembers(t, 2, a, b)
 	epB.Close()
-	time.Sleep(1500 * time.Millisecond) // real sockets: some failed probes
+	awaitProbe(t, true)
+	awaitProbe(t, false) // it has failed, since there is nobody
 	b.Close()
 	a.Close()
 	epA.Close()

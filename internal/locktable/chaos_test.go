@@ -96,7 +96,7 @@ func (g *chaos) fresh() *Command {
 	case p < 35:
 		return g.claim(s)
 	case p < 55:
-		return g.aboutHold(&Command{Op: OpUnlock, Session: s})
+		return g.aboutHold(&Command{Op: OpUnlock, Session: s, Barring: g.chance(15)})
 	case p < 62:
 		return &Command{Op: OpCancel, Session: s, Seq: g.oldSeq(s), Floor: g.raise(s), Now: g.chance(20)}
 	case p < 68:

@@ -49,12 +49,13 @@ const (
 	fAfter
 	fIncarnation
 	fFormer
+	fBarring
 )
 
 var fieldNames = [...]string{
 	"Session", "Seq", "Floor", "Names", "Mode", "Try", "Now", "Token", "Note", "Actor", "Node", "NodeName", "TTL", "Since",
 	"RenewIndex", "Term", "Rev", "ClusterID", "Level", "Of", "Count", "Limit", "Value", "Delay", "From", "Secret", "After", "Incarnation",
-	"Former",
+	"Former", "Barring",
 }
 
 // shape is which fields an operation must and may set; all others must be zero, so that one request has one encoding and a field
@@ -69,7 +70,7 @@ var shapes = [...]shape{
 	OpExpire:  {must: fSession, may: fRenewIndex | fTerm},
 	OpClaim:   {must: fSession | fSeq | fNames, may: fFloor | fMode | fTry | fNote | fValue | fDelay | fCount | fLimit},
 	OpCancel:  {must: fSession | fSeq, may: fFloor | fNow},
-	OpUnlock:  {must: fSession | fSeq | fOf | fToken, may: fFloor},
+	OpUnlock:  {must: fSession | fSeq | fOf | fToken, may: fFloor | fBarring},
 	OpForce:   {must: fNames | fToken, may: fSession | fNow | fNote | fActor},
 	OpDrained: {must: fRev, may: fRenewIndex | fTerm},
 	OpInspect: {must: fNames},
@@ -144,7 +145,7 @@ func (c *Command) fields() fields {
 		c.Session != 0, c.Seq != 0, c.Floor != 0, len(c.Names) != 0, c.Mode != 0, c.Try, c.Now, c.Token != 0, c.Note != "",
 		c.Actor != "", c.Node != "", c.NodeName != "", c.TTL != 0, c.Since != 0, c.RenewIndex != 0, c.Term != 0, c.Rev != 0,
 		c.ClusterID != "", c.Level != 0, c.Of != 0, c.Count != 0, c.Limit != 0, c.Value != "", c.Delay != 0, c.From != 0, c.Secret != "",
-		c.After != "", c.Incarnation != "", c.Former != 0,
+		c.After != "", c.Incarnation != "", c.Former != 0, c.Barring,
 	} {
 		if isSet {
 			set |= 1 << i

@@ -17,7 +17,7 @@ func valid() map[Op]Command {
 		OpExpire:  {Op: OpExpire, Session: 1, RenewIndex: 3, Term: 2},
 		OpClaim:   {Op: OpClaim, Session: 1, Seq: 1, Floor: 1, Names: []string{"a", "b"}, Try: true, Note: "x", Value: "v\n", Delay: time.Second},
 		OpCancel:  {Op: OpCancel, Session: 1, Seq: 1, Floor: 1},
-		OpUnlock:  {Op: OpUnlock, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9},
+		OpUnlock:  {Op: OpUnlock, Session: 1, Seq: 2, Floor: 1, Of: 1, Token: 9, Barring: true},
 		OpForce:   {Op: OpForce, Names: []string{"a"}, Session: 1, Token: 9, Now: true, Note: "x", Actor: "y"},
 		OpDrained: {Op: OpDrained, Rev: 9, RenewIndex: 3, Term: 2},
 		OpInspect: {Op: OpInspect, Names: []string{"a"}},
@@ -118,6 +118,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"no cluster id", "ClusterID", OpFound, func(c *Command) { c.ClusterID = "" }},
 		{"no level", "Level", OpLevel, func(c *Command) { c.Level = 0 }},
 		{"field of another operation", "Token", OpClaim, func(c *Command) { c.Token = 1 }},
+		{"a claim that bars", "Barring", OpClaim, func(c *Command) { c.Barring = true }},
 		{"term on a request", "Term", OpClose, func(c *Command) { c.Term = 1 }},
 		{"names on a barrier", "Names", OpBarrier, func(c *Command) { c.Names = []string{"a"} }},
 	} {

@@ -155,9 +155,21 @@ func (x *step) unlock(s *session, c *Command) Result {
 	code := CodeNotHeld
 	if h := x.held(s.owner.id, c); h != nil {
 		code = CodeReleased
-		x.retire(s, h, EventReleased, h.note)
+		x.unhold(s, h, c.Barring)
 	}
 	return x.done(s, c, code)
+}
+
+// unhold releases a hold by its owner's word. When that says that the hold ended against its will, the lock delay applies.
+func (x *step) unhold(s *session, h *claim, barring bool) {
+	if !barring {
+		x.retire(s, h, EventReleased, h.note)
+		return
+	}
+	x.finish(s, h.seq, OpClaim, CodeCancelled, h.token)
+	if x.fail(h, EventReleased, h.note) {
+		x.promote(h.names)
+	}
 }
 
 // held is the hold that a command names by the sequence of its claim and its token, nil if there is no such hold.

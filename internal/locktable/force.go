@@ -1,8 +1,7 @@
 package locktable
 
-import "slices"
-
-// force releases what is held under a token against the holders' will: at once, or by beginning drains.
+// force releases what is held under a token against the holders' will: at once, or by beginning drains. What cannot be told to its session yet is left for another
+// command, which More asks for. Each part stands by itself: those that join the readers meanwhile share their token, and so the next part means them too.
 func (x *step) force(c *Command) Result {
 	targets := x.targets(c)
 	if len(targets) == 0 {
@@ -11,11 +10,12 @@ func (x *step) force(c *Command) Result {
 		}
 		return Result{Code: CodeNotHeld}
 	}
-	if !x.roomForNews(c.news(targets)) {
+	part, more := x.tellable(c, targets)
+	if len(part) == 0 {
 		return overloaded("the holder has not heard of too many lost holds")
 	}
-	r := Result{Code: CodeOK, Token: c.Token}
-	for _, held := range targets {
+	r := Result{Code: CodeOK, Token: c.Token, More: more}
+	for _, held := range part {
 		switch {
 		case c.Now:
 			x.forceNow(held, c)
@@ -41,13 +41,27 @@ func (x *step) targets(c *Command) []*claim {
 	return targets
 }
 
-// news are those of a forced release's targets whose sessions have to be told: not again of a drain that goes on.
-func (c *Command) news(targets []*claim) []*claim {
-	if c.Now {
-		return targets
+// tellable are the targets of a forced release that it can be done to now, and whether it has to leave some out for want of room for the news.
+func (x *step) tellable(c *Command, targets []*claim) (part []*claim, more bool) {
+	told := make(map[SessionID]int, 1) // looked up only, never walked
+	for _, held := range targets {
+		if id := held.owner.id; c.tells(held) {
+			if s, _ := x.sessions.Get(id); s.lost+told[id] >= x.limits.lost {
+				more = true
+				continue
+			}
+			told[id]++
+		}
+		part = append(part, held)
 	}
-	return slices.DeleteFunc(slices.Clone(targets), func(held *claim) bool { return held.drain != nil })
+	if more && !c.Now && len(told) == 0 {
+		return nil, true // nothing but drains that go on
+	}
+	return part, more
 }
+
+// tells says that the target's session has to be told of the forced release: not again of a drain that goes on, and not of a lock delay.
+func (c *Command) tells(held *claim) bool { return !held.barred && (c.Now || held.drain == nil) }
 
 // forceNow releases at once, and passes over a lock delay. The former holder may believe in its hold for a while longer: only fencing protects then.
 func (x *step) forceNow(held *claim, c *Command) {
@@ -134,19 +148,16 @@ func (x *step) leaveWord(s *session, l Lost) {
 	s.lost++
 }
 
-// roomForNews says whether the sessions of all these claims can be left word. They hear of it for certain, or it is not done: news of a drain that was dropped
-// would let a holder go on beside its successor.
-func (x *step) roomForNews(claims []*claim) bool {
-	more := make(map[SessionID]int, 1) // looked up only, never walked
+// roomForNews are those of waiting claims whose sessions can be left word, and whether that is all of them. A session hears of a loss for certain, or it is not done: news of a drain that
+// was dropped would let a holder go on beside its successor.
+func (x *step) roomForNews(claims []*claim) (part []*claim, all bool) {
+	told := make(map[SessionID]int, 1) // looked up only, never walked
 	for _, c := range claims {
-		if c.barred {
-			continue
-		}
 		id := c.owner.id
-		more[id]++
-		if s, _ := x.sessions.Get(id); s.lost+more[id] > x.limits.lost {
-			return false
+		if s, _ := x.sessions.Get(id); s.lost+told[id] < x.limits.lost {
+			told[id]++
+			part = append(part, c)
 		}
 	}
-	return true
+	return part, len(part) == len(claims)
 }

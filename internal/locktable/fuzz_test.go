@@ -115,6 +115,7 @@ func fitHold(c *Command, b []byte, value int64, ids []SessionID) {
 	secret := map[bool]string{false: "s", true: "t"}[c.Now]
 	switch c.Op {
 	case OpUnlock:
+		about.Barring = c.Now
 	case OpDowngrade:
 		about.Note = c.Note
 	case OpProclaim:

@@ -66,6 +66,7 @@ func (s *script) printInfo(info Info) {
 		var b optional
 		fmt.Fprintf(&b, "holder %s token=%d since=%d draining=%v note=%q", s.names[h.Session], h.Token, h.Since, h.Draining, h.Note)
 		add(&b, "barred=%v", h.Barred)
+		add(&b, "offered=%v", h.Offered)
 		add(&b, "%v", h.Mode%Permits) // permits tell of themselves
 		add(&b, "permits=%d", h.Count)
 		add(&b, "value=%s", h.Value)

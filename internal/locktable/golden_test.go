@@ -219,6 +219,8 @@ func (s *script) option(c *Command, word string) bool {
 		c.Try = true
 	case "now":
 		c.Now = true
+	case "barring":
+		c.Barring = true
 	case "shared":
 		c.Mode = Shared
 	case "permits":

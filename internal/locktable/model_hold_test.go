@@ -23,7 +23,13 @@ func (m *model) aboutHold(s *modelSession, c *Command) Result {
 	}
 	switch c.Op {
 	case OpUnlock:
-		m.retire(h, EventReleased, h.Note)
+		if !c.Barring {
+			m.retire(h, EventReleased, h.Note)
+			return m.done(s, c, CodeReleased)
+		}
+		m.fail(h, EventReleased, h.Note)
+		m.finish(s, h.Seq, OpClaim, CodeCancelled, h.Token)
+		m.promote()
 		return m.done(s, c, CodeReleased)
 	case OpProclaim:
 		if changed := h.Value != c.Value; changed {
@@ -118,16 +124,27 @@ func (m *model) resize(s *modelSession, c *Command) Result {
 	}
 	sem := m.semaphores[name]
 	word := map[SessionID]int{}
+	var part []*ClaimRecord
+	oversized := 0
 	for _, w := range m.queue(name) {
-		if w.Grant == 0 && w.Count > c.Limit {
+		if w.Grant != 0 || w.Count <= c.Limit {
+			continue
+		}
+		oversized++
+		if len(m.sessions[w.Session].lost)+word[w.Session] < m.limits.lost {
 			word[w.Session]++
+			part = append(part, w)
 		}
 	}
 	switch {
 	case limits >= m.limits.limits && (sem == nil || !sem.Set):
 		return Result{Code: CodeOverloaded, Detail: "too many semaphores with a limit of their own"}
-	case !m.room(word):
-		return Result{Code: CodeOverloaded, Detail: "a waiting session has not heard of too many lost claims"}
+	case len(part) < oversized:
+		for _, w := range part {
+			m.dropOversized(w, c.Limit)
+		}
+		m.promote()
+		return Result{Code: CodeOverloaded, Detail: "a waiting session has not heard of too many lost claims", More: len(part) > 0}
 	case sem == nil:
 		sem = &LimitRecord{Name: name, Limit: c.Limit, Former: c.Former}
 		m.semaphores[name] = sem
@@ -138,18 +155,20 @@ func (m *model) resize(s *modelSession, c *Command) Result {
 	}
 	sem.Set = true
 	m.emitEvent(Event{Kind: EventResized, Name: name, Session: s.ID, Node: s.Node, Mode: Permits, Count: c.Limit})
-	for _, w := range m.queue(name) {
-		if w.Grant == 0 && w.Count > c.Limit {
-			owner := m.sessions[w.Session]
-			owner.lost = append(owner.lost, Lost{Seq: w.Seq, Cause: LostLimit, Rev: m.counter + 1, Limit: c.Limit})
-			m.remove(w)
-			m.emit(EventCancelled, w, w.Note)
-			m.finish(owner, w.Seq, OpClaim, CodeCancelled, 0)
-		}
+	for _, w := range part {
+		m.dropOversized(w, c.Limit)
 	}
 	m.finish(s, c.Seq, OpResize, CodeOK, 0)
 	m.promote()
 	return m.resized(CodeOK, c)
+}
+
+func (m *model) dropOversized(w *ClaimRecord, limit uint32) {
+	owner := m.sessions[w.Session]
+	owner.lost = append(owner.lost, Lost{Seq: w.Seq, Cause: LostLimit, Rev: m.counter + 1, Limit: limit})
+	m.remove(w)
+	m.emit(EventCancelled, w, w.Note)
+	m.finish(owner, w.Seq, OpClaim, CodeCancelled, 0)
 }
 
 func (m *model) resized(code Code, c *Command) Result {
@@ -200,7 +219,7 @@ func (m *model) waiters(name string) int {
 func (m *model) holderInfo(c *ClaimRecord) Holder {
 	h := Holder{
 		Session: c.Session, Node: c.Node, NodeName: c.NodeName, Note: c.Note, Token: c.Token, Since: c.Granted,
-		Draining: c.DrainRev != 0 && !c.Barred, Barred: c.Barred, Mode: c.Mode, Count: c.Count, Value: c.Value,
+		Draining: c.DrainRev != 0 && !c.Barred, Barred: c.Barred, Offered: c.Offer != "" && !c.Barred, Mode: c.Mode, Count: c.Count, Value: c.Value,
 	}
 	if s := m.sessions[c.Session]; s != nil {
 		h.Node, h.NodeName = s.Node, s.NodeName

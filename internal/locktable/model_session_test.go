@@ -93,26 +93,32 @@ func (m *model) restart(c *Command) Result {
 // force releases all holds of a name under the token, of one session if one is named.
 func (m *model) force(c *Command) Result {
 	var targets []*ClaimRecord
-	word := map[SessionID]int{} // losses that a session has to be told of
+	word := map[SessionID]int{} // losses that a session is told of
+	r := Result{Code: CodeOK, Token: c.Token}
+	found := false
 	for _, h := range m.queue(c.Names[0]) {
 		if h.Grant == 0 || h.Token != c.Token || c.Session != 0 && h.Session != c.Session {
 			continue
 		}
-		targets = append(targets, h)
+		found = true
 		if !h.Barred && (c.Now || h.DrainRev == 0) {
+			if len(m.sessions[h.Session].lost)+word[h.Session] >= m.limits.lost {
+				r.More = true
+				continue
+			}
 			word[h.Session]++
 		}
+		targets = append(targets, h)
 	}
-	if len(targets) == 0 {
+	if !found {
 		if blocker := m.blocker(c.Names); blocker != nil {
 			return Result{Code: CodeMismatch, Blocker: blocker, Waiters: m.waiters(c.Names[0])}
 		}
 		return Result{Code: CodeNotHeld}
 	}
-	if !m.room(word) {
+	if r.More && len(word) == 0 && (!c.Now || len(targets) == 0) {
 		return Result{Code: CodeOverloaded, Detail: "the holder has not heard of too many lost holds"}
 	}
-	r := Result{Code: CodeOK, Token: c.Token}
 	for _, h := range targets {
 		switch {
 		case c.Now:
@@ -124,15 +130,6 @@ func (m *model) force(c *Command) Result {
 		r.Code, r.DrainIndex = CodeDraining, h.DrainIndex
 	}
 	return r
-}
-
-func (m *model) room(word map[SessionID]int) bool {
-	for id, n := range word {
-		if len(m.sessions[id].lost)+n > m.limits.lost {
-			return false
-		}
-	}
-	return true
 }
 
 func (m *model) note(h *ClaimRecord, c *Command) {

@@ -64,7 +64,7 @@ var planted = map[string]func(t *Table, c *Command, bite func()) func(){
 		return nil
 	},
 	"an unlock is taken for an involuntary end": func(t *Table, c *Command, bite func()) func() {
-		if c.Op != OpUnlock {
+		if c.Op != OpUnlock || c.Barring {
 			return nil
 		}
 		old := (&step{Table: t}).held(c.Session, c)
@@ -74,6 +74,20 @@ var planted = map[string]func(t *Table, c *Command, bite func()) func(){
 		bite()
 		x := step{Table: t, index: t.index, eff: new(Effects)}
 		x.fail(old, EventReleased, old.note)
+		return nil
+	},
+	"an involuntary end is taken for an unlock": func(t *Table, c *Command, bite func()) func() {
+		if c.Op != OpUnlock || !c.Barring {
+			return nil
+		}
+		old := (&step{Table: t}).held(c.Session, c)
+		if old == nil || old.delay() == 0 {
+			return nil
+		}
+		bite()
+		next := *old
+		next.terms = old.with(func(t *terms) { t.delay = 0 })
+		t.replace(old, &next)
 		return nil
 	},
 	"what was handed over keeps its old place": func(t *Table, c *Command, bite func()) func() {

@@ -161,7 +161,7 @@ func (s *state) blocker(names ...string) *Holder {
 func (c *claim) holder() Holder {
 	return Holder{
 		Session: c.owner.id, Node: c.owner.node, NodeName: c.owner.nodeName, Note: c.note, Token: c.token, Since: c.granted,
-		Draining: c.drain != nil && !c.barred, Barred: c.barred, Mode: c.mode, Count: c.count, Value: c.value(),
+		Draining: c.drain != nil && !c.barred, Barred: c.barred, Offered: c.offered(), Mode: c.mode, Count: c.count, Value: c.value(),
 	}
 }
 

@@ -11,8 +11,8 @@ var spoilers = []func(c *Command){
 	func(c *Command) { c.Op = OpNone },
 	func(c *Command) { c.Op = OpRestart + 1 },
 	func(c *Command) { c.Op += 100 },
-	func(c *Command) { *c = Command{Op: OpFound + (c.Op-OpFound)%(OpInspect-OpFound+1)} }, // nothing that it needs
-	func(c *Command) { *c = Command{Op: OpDowngrade + c.Op%(OpRestart-OpDowngrade+1)} },
+	func(c *Command) { *c = Command{Op: OpFound + Op(c.Seq)%(OpInspect-OpFound+1)} }, // nothing that it needs
+	func(c *Command) { *c = Command{Op: OpDowngrade + Op(c.Seq)%(OpRestart-OpDowngrade+1)} },
 	func(c *Command) { c.Session = -1 },
 	func(c *Command) { c.Token = -1 },
 	func(c *Command) { c.Since = -1 },
@@ -56,6 +56,7 @@ var spoilers = []func(c *Command){
 	func(c *Command) { c.From, c.Value = 1, "v" },
 	func(c *Command) { c.After, c.Seq = "a", 1 },
 	func(c *Command) { c.Delay, c.Of = time.Second, 1 },
+	func(c *Command) { c.Barring, c.Try = true, true },
 }
 
 func (g *chaos) spoil(c *Command) *Command {

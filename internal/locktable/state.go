@@ -109,6 +109,9 @@ func (c *claim) delay() time.Duration {
 	return c.terms.delay
 }
 
+// offered says that the hold waits to be taken over.
+func (c *claim) offered() bool { return c.terms != nil && c.terms.offer != "" && !c.barred }
+
 // drain is a forced release that waits for the holder to notice, or a lock delay.
 type drain struct {
 	index       uint64

@@ -57,7 +57,7 @@ const (
 	OpExpire  Op = 5  // internal: Session, RenewIndex, Term
 	OpClaim   Op = 6  // Session, Seq, Floor, Names, Mode, Try, Note, Value, Delay; for Permits also Count and Limit
 	OpCancel  Op = 7  // Session, Floor, Seq = the claim's sequence. Now: its node has given the session up, and extends it no more
-	OpUnlock  Op = 8  // Session, Seq, Floor, Of, Token
+	OpUnlock  Op = 8  // Session, Seq, Floor, Of, Token, Barring
 	OpForce   Op = 9  // Names[0], Token, Session (optional: only the holds of this one), Now, Note = reason, Actor = who: forced release
 	OpDrained Op = 10 // internal: Rev = grant revision, RenewIndex = index at which the drain or the delay began, Term
 	OpInspect Op = 11 // Names[0]: a linearizable read, changes nothing
@@ -116,6 +116,7 @@ type Command struct {
 	After       string
 	Incarnation string // one start of a node, in its data directory
 	Former      uint32 // the limit that the caller's own claims name, if not the new one; it counts as the one before if none is known
+	Barring     bool   // unlock: the hold has ended against its holder's will, and the lock delay applies
 }
 
 // Code is the outcome of a command. The list is append-only: values travel between nodes of different versions.
@@ -155,6 +156,7 @@ type Holder struct {
 	Since    int64 // leader's wall clock at the grant, Unix milliseconds; for display only
 	Draining bool
 	Barred   bool // the hold has ended against the holder's will, and its lock delay goes on
+	Offered  bool // nobody works under the hold: it is offered (OpOffer), and not taken over yet
 	Mode     Mode
 	Count    uint32 // permits
 	Value    string
@@ -234,8 +236,10 @@ type Result struct {
 	Detail     string
 	Limit      uint32 // CodeLimit, and OpResize: the limit in force, zero if there is none any more
 	Infos      []Info // OpList
-	More       bool   // OpList: there are names after the last of Infos
-	Ended      int    // OpRestart: sessions ended
+	// More says that the command has to be given again for the rest. OpList: there are names after the last of Infos. OpForce: not all sessions have room to be told yet. OpResize, with
+	// CodeOverloaded: the same, of claims that wait for more than the limit, which is not set yet.
+	More  bool
+	Ended int // OpRestart: sessions ended
 }
 
 // EventKind is what an Event tells. The list is append-only.
@@ -244,7 +248,7 @@ type EventKind uint8
 const (
 	EventQueued        EventKind = 1 // a claim began to wait
 	EventGranted       EventKind = 2
-	EventReleased      EventKind = 3 // unlocked by its owner, or the session was closed
+	EventReleased      EventKind = 3 // unlocked by its owner, or the session was closed; EventFreed follows if its lock delay applies
 	EventExpired       EventKind = 4 // released because the session expired
 	EventForced        EventKind = 5 // released by force, at once or after a drain
 	EventDraining      EventKind = 6

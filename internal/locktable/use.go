@@ -124,7 +124,8 @@ func (x *step) resize(s *session, c *Command) Result {
 	return x.resized(CodeOK, c)
 }
 
-// setLimit: waiting claims for more than the new limit can never be granted, and end.
+// setLimit: waiting claims for more than the new limit can never be granted, and end. If not all of them can be told yet, those that can end first, and the limit is set by the command
+// that finds room for the rest: a claim that could never be granted would block the queue if nobody came back for it.
 func (x *step) setLimit(s *session, c *Command) (refusal Result, refused bool) {
 	name := c.Names[0]
 	u, _ := x.semaphore(name)
@@ -132,8 +133,13 @@ func (x *step) setLimit(s *session, c *Command) (refusal Result, refused bool) {
 	switch {
 	case !u.set && x.limitsSet >= x.limits.limits:
 		return overloaded("too many semaphores with a limit of their own"), true
-	case !x.roomForNews(oversized):
-		return overloaded("a waiting session has not heard of too many lost claims"), true
+	}
+	if part, all := x.roomForNews(oversized); !all {
+		for _, w := range part {
+			x.dropOversized(s, w, c.Limit)
+		}
+		x.promote(c.Names)
+		return Result{Code: CodeOverloaded, Detail: "a waiting session has not heard of too many lost claims", More: len(part) > 0}, true
 	}
 	u.former = u.before(c)
 	u.mode, u.limit, u.set = Permits, c.Limit, true

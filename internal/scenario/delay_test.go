@@ -68,7 +68,7 @@ func TestDelayAfterACrash(t *testing.T) {
 	}
 }
 
-// Who finishes of his own will needs no delay, and an operator who releases with Now passes over it. A forced release that drains does not.
+// Who finishes of his own will needs no delay, and an operator who releases with Now passes over it. A forced release that drains does not, nor does the cap of a hold (TestDelayAfterMaxHold).
 func TestDelayOfOtherEnds(t *testing.T) {
 	for name, end := range map[string]struct {
 		do      func(t *testing.T, c *quorumlocktest.Cluster, s *quorumlock.Session, on int, h *quorumlock.Hold)
@@ -96,9 +96,6 @@ func TestDelayOfOtherEnds(t *testing.T) {
 			},
 			delayed: quorumTTL + lockDelay,
 		},
-		"MaxHold": {do: func(_ *testing.T, _ *quorumlocktest.Cluster, _ *quorumlock.Session, _ int, h *quorumlock.Hold) {
-			<-h.Done()
-		}},
 		"cut off for longer than the lease": {
 			do: func(t *testing.T, c *quorumlocktest.Cluster, _ *quorumlock.Session, on int, h *quorumlock.Hold) {
 				c.Isolate(on)

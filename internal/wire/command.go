@@ -44,6 +44,7 @@ const (
 	fieldLevel
 
 	fieldFormer
+	fieldBarring // a bit is all there is of a bool
 
 	fieldEnd
 )
@@ -145,7 +146,8 @@ func fieldsOf(c *locktable.Command) uint64 {
 		bit(c.After != "", fieldAfter) |
 		bit(c.ClusterID != "", fieldClusterID) |
 		bit(c.Level != 0, fieldLevel) |
-		bit(c.Former != 0, fieldFormer)
+		bit(c.Former != 0, fieldFormer) |
+		bit(c.Barring, fieldBarring)
 }
 
 func decodeCommand(b []byte, c *locktable.Command) error {
@@ -250,7 +252,7 @@ func (r *Reader) leaderFields(fields uint64, c *locktable.Command) {
 	}
 }
 
-// rareFields reads those of a session's opening, of a node's start, of a listing, of the cluster as a whole, and of a resize.
+// rareFields reads those of a session's opening, of a node's start, of a listing, of the cluster as a whole, of a resize, and of an unlock that bars.
 func (r *Reader) rareFields(fields uint64, c *locktable.Command) {
 	if fields&fieldNode != 0 {
 		c.Node = r.presentString()
@@ -276,6 +278,7 @@ func (r *Reader) rareFields(fields uint64, c *locktable.Command) {
 	if fields&fieldFormer != 0 {
 		c.Former = r.presentUint32()
 	}
+	c.Barring = fields&fieldBarring != 0
 }
 
 // names reads a list that is not empty. Its elements may be: that breaks a rule of the state machine, not of the encoding.

@@ -108,13 +108,14 @@ func goldenBatch() Batch {
 			Count: 2, Limit: 300,
 		},
 		{Op: locktable.OpClaim, Session: goldenSession, Seq: 15, Floor: 6, Names: []string{"table"}, Mode: locktable.Shared},
+		{Op: locktable.OpUnlock, Session: goldenSession, Seq: 16, Floor: 6, Of: 15, Token: goldenToken, Barring: true},
 	}}
 }
 
 func goldenResult() locktable.Result {
 	holder := locktable.Holder{
 		Session: goldenSession, Node: "server-1", NodeName: "web-1", Note: "nightly", Token: goldenToken, Since: goldenWall,
-		Draining: true, Barred: true, Mode: locktable.Permits, Count: 2, Value: "10.0.0.1:8080",
+		Draining: true, Barred: true, Offered: true, Mode: locktable.Permits, Count: 2, Value: "10.0.0.1:8080",
 	}
 	waiter := locktable.Waiter{
 		Session: goldenSession, Node: "server-2", NodeName: "web-2", Note: "n", Rev: goldenRev, Since: goldenWall,

@@ -35,7 +35,7 @@ const (
 const (
 	minGrant  = 2
 	minLost   = 7
-	minHolder = 11
+	minHolder = 12
 	minWaiter = 8
 	minInfo   = 9
 )
@@ -234,6 +234,7 @@ func (w *Writer) holder(h *locktable.Holder) {
 	w.Varint(h.Since)
 	w.Bool(h.Draining)
 	w.Bool(h.Barred)
+	w.Bool(h.Offered)
 	w.Byte(byte(h.Mode))
 	w.Uvarint(uint64(h.Count))
 	w.String(h.Value)
@@ -249,6 +250,7 @@ func (r *Reader) holder() locktable.Holder {
 		Since:    r.Varint(),
 		Draining: r.Bool(),
 		Barred:   r.Bool(),
+		Offered:  r.Bool(),
 		Mode:     locktable.Mode(r.Byte()),
 		Count:    r.Uint32(),
 		Value:    r.String(),

@@ -117,6 +117,18 @@ var badKinds = []badHistory{
 		s.step(5, watch.Granted, s.ask(wants("p2", 2, 3)), -1, a)
 		s.step(6, watch.Queued, s.ask(wants("p3", 1, 3)), 0, a)
 	}},
+	{"a claim that waited takes its own limit along when it is granted", Exclusion, func(s *stage) {
+		a := s.open(0)
+		x := s.step(1, watch.Granted, s.ask(wants("p1", 2, 4)), -1, a)
+		s.resize(2, 2)
+		s.step(3, watch.Queued, s.ask(wants("p2", 2, 4)), 0, a)
+		s.resize(4, 0)
+		s.entry(func() {
+			s.step(5, watch.Released, "p1", x, a)
+			s.step(5, watch.Granted, "p2", -1, a)
+		})
+		s.step(6, watch.Granted, s.ask(wants("p3", 2, 4)), -1, a)
+	}},
 	{"the limit of an idle semaphore that was forgotten is kept", QueueRule, func(s *stage) {
 		a := s.open(0)
 		s.resize(1, 2)
@@ -147,6 +159,27 @@ var badKinds = []badHistory{
 		s.open(0)
 		s.resize(9, 4)
 		s.Resized(during("p", 2, 3), 5, Clean)
+	}},
+	{"the other one of two readers of a session ends by force", HoldInterval, func(s *stage) {
+		a := s.open(0)
+		first := s.step(1, watch.Granted, s.ask(reader("r1")), -1, a)
+		s.step(2, watch.Granted, s.ask(reader("r2")), first, a)
+		s.stepAbout(3, watch.Draining, "r1", first, a, "why")
+		s.stepAbout(3, watch.Draining, "r2", first, a, "why")
+		s.Held("r1", ms(9))
+		s.stepAbout(8, watch.Forced, "r1", first, a, "why")
+	}},
+	{"two claims of a session go by one number", AskedRule, func(s *stage) {
+		a := s.open(0)
+		first := s.step(1, watch.Granted, s.ask(reader("r1")), -1, a)
+		s.numbers["r2"] = s.number("r1")
+		s.step(2, watch.Granted, s.ask(reader("r2")), first, a)
+	}},
+	{"a claim changes its number", SessionRule, func(s *stage) {
+		a := s.open(0)
+		x := s.step(1, watch.Granted, s.ask(writer("m")), -1, a)
+		s.numbers["m"] = 7
+		s.step(2, watch.Released, "m", x, a)
 	}},
 	{"a set is granted one name", SetRule, func(s *stage) {
 		a := s.open(0)
@@ -277,6 +310,20 @@ var badKinds = []badHistory{
 			s.step(10, watch.Expired, "m", x, a)
 		})
 		s.step(24, watch.Freed, "m", x, a)
+	}},
+	{"the lock delay after a cap is cut short", DelayRule, func(s *stage) {
+		a := s.open(0)
+		x := s.step(1, watch.Granted, s.ask(capped("m")), -1, a)
+		s.SessionOpened(during("", 9, 11), s.open(10)) // nothing after it can be older
+		s.step(10, watch.Released, "m", x, a)
+		s.step(24, watch.Freed, "m", x, a)
+	}},
+	{"somebody is granted beside the lock delay after a cap", DelayRule, func(s *stage) {
+		a, b := s.open(0), s.open(0)
+		x := s.step(1, watch.Granted, s.ask(capped("m")), -1, a)
+		s.step(10, watch.Released, "m", x, a)
+		s.step(12, watch.Granted, s.ask(writer("m2")), -1, b)
+		s.step(40, watch.Freed, "m", x, a)
 	}},
 	{"a delay ends that never began", Exclusion, func(s *stage) {
 		a := s.open(0)

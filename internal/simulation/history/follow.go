@@ -21,7 +21,7 @@ func (r *replay) follow(c *claim, group, rest []entry) {
 		r.grant(c, e, s)
 	case watch.Draining:
 		r.checkAlive(s, e)
-		c.drain = e
+		r.drain(c, e)
 	case watch.ValueChanged:
 		r.checkAlive(s, e)
 		r.expect(c, e, holding)
@@ -49,10 +49,10 @@ func (r *replay) checkIdentity(c *claim, e *entry) {
 		r.breaks(c, AskedRule, e, fmt.Sprintf("mode %d, permits %d; asked for were mode %d, permits %d", e.Mode, e.Permits, c.Mode, c.Permits))
 	}
 	if c.session == 0 {
-		c.session = e.Session
+		c.session, c.number = e.Session, e.Claim
 	}
-	if c.session != e.Session {
-		r.complain(SessionRule, e, fmt.Sprintf("the claim is one of session %d", c.session))
+	if c.session != e.Session || c.number != e.Claim {
+		r.complain(SessionRule, e, fmt.Sprintf("the claim is number %d of session %d", c.number, c.session))
 	}
 }
 
@@ -103,7 +103,7 @@ func (r *replay) inTheDark(c *claim) bool {
 // find takes in a hold that began, or may have ended, while nobody looked, and is there.
 func (r *replay) find(c *claim, e *entry) {
 	c.phase, c.token = holding, e.Token
-	r.insert(c)
+	r.put(c, (*queue).insert)
 	for _, name := range c.Names {
 		r.queue(name).alone(c)
 	}
@@ -116,15 +116,26 @@ func (r *replay) queued(c *claim, e *entry, s *session) {
 	}
 	s.claims++
 	c.phase, c.place = waiting, e.Rev
-	r.insert(c)
+	r.put(c, (*queue).admit)
 	if r.grantable(c) {
 		r.breaks(c, QueueRule, e, "nothing is in its way, but it waits")
 	}
 }
 
-func (r *replay) insert(c *claim) {
+func (r *replay) drain(c *claim, e *entry) {
+	switch {
+	case !r.expect(c, e, holding):
+	case c.drain != nil:
+		r.breaks(c, Exclusion, e, "a drain of it goes on")
+	default:
+		c.drain = e
+	}
+}
+
+// put puts a claim into its queues.
+func (r *replay) put(c *claim, into func(*queue, *claim)) {
 	for _, name := range c.Names {
-		r.queue(name).insert(c)
+		into(r.queue(name), c)
 	}
 }
 
@@ -160,7 +171,11 @@ func (r *replay) grant(c *claim, e *entry, s *session) {
 		c.place = e.Rev
 	}
 	c.phase, c.granted, c.token = holding, e, e.Token
-	r.insert(c)
+	if waited || c.from != nil {
+		r.put(c, (*queue).insert)
+	} else {
+		r.put(c, (*queue).admit)
+	}
 	r.checkGrant(c, e)
 	r.granted = append(r.granted, c)
 	r.tally.grant(c)
@@ -255,14 +270,24 @@ func (r *replay) bars(c *claim) bool {
 	if c.Delay == 0 {
 		return false
 	}
-	at := hold{c.Names[0], c.session, c.token}
+	_, shows := r.freed[identity{c.session, c.number}]
+	if c.ending == Released && !c.byClose && c.MaxHold > 0 {
+		if !shows {
+			r.notAtCap(c)
+		}
+		return shows
+	}
 	certain := c.ending == Expired || c.ending == Drained
 	perhaps := c.byClose || c.ending == Forced && c.drain != nil
-	if !certain && !(perhaps && r.freed[at] > 0) {
-		return false
+	return certain || perhaps && shows
+}
+
+// notAtCap takes in that no end of a lock delay shows of a hold with a cap. The events do not tell whether it was unlocked or gave itself back at the cap, so it is taken for unlocked; if the end may have gone unseen it is not known who holds the names meanwhile.
+func (r *replay) notAtCap(c *claim) {
+	for _, name := range c.Names {
+		q := r.queue(name)
+		q.holdersUnknown = q.holdersUnknown || r.blindAfter > c.removal.Rev
 	}
-	r.freed[at]--
-	return true
 }
 
 // movesOn says that the hold goes on to the claim that is granted in the next step, by whose call it was given up.

@@ -80,6 +80,26 @@ func TestGoodKinds(t *testing.T) {
 			s.step(10, watch.Released, "p2", y, a)
 			s.step(11, watch.Granted, s.ask(wants("p4", 9, 9)), -1, a)
 		},
+		"a limit that was forgotten outlasts the moment in which the only claim comes to its turn, or moves": func(s *stage) {
+			a := s.open(0)
+			x := s.step(1, watch.Granted, s.ask(wants("p1", 2, 4)), -1, a)
+			s.resize(2, 2)
+			s.step(3, watch.Queued, s.ask(wants("p2", 2, 4)), 0, a) // it names the limit before
+			s.resize(4, 0)
+			var y int64
+			s.entry(func() {
+				s.step(5, watch.Released, "p1", x, a)
+				y = s.step(5, watch.Granted, "p2", -1, a)
+			})
+			s.step(6, watch.Queued, s.ask(wants("p3", 1, 2)), 0, a)
+			s.step(7, watch.Cancelled, "p3", 0, a)
+			s.Asks(Claim{ID: "p4", Names: []string{"p"}, Mode: permits, Permits: 2, Limit: 4, From: "p2"})
+			s.entry(func() {
+				s.step(8, watch.Released, "p2", y, a)
+				s.step(8, watch.Granted, "p4", -1, a)
+			})
+			s.step(9, watch.Queued, s.ask(wants("p5", 1, 2)), 0, a)
+		},
 		"permits over a limit that was lowered are given away": func(s *stage) {
 			a, b := s.open(0), s.open(0)
 			x := s.step(1, watch.Granted, s.ask(wants("p1", 3, 3)), -1, a)
@@ -90,6 +110,21 @@ func TestGoodKinds(t *testing.T) {
 				s.step(3, watch.Granted, "p2", -1, b)
 			})
 			s.Held("p2", ms(9))
+		},
+		"readers of one session are released by force one after the other, with a delay and without": func(s *stage) {
+			a := s.open(0)
+			first := s.step(1, watch.Granted, s.ask(reader("r1")), -1, a)
+			s.stepAbout(2, watch.Draining, "r1", first, a, "why")
+			late := reader("r2")
+			late.Delay = 5 * time.Millisecond
+			s.step(3, watch.Granted, s.ask(late), first, a)
+			s.stepAbout(4, watch.Draining, "r2", first, a, "why")
+			s.Held("r1", ms(5))
+			s.stepAbout(6, watch.Forced, "r1", first, a, "why")
+			s.Held("r2", ms(7))
+			s.Inspected(during("x", 7, 7), []string{"r2"}, 0)
+			s.stepAbout(8, watch.Forced, "r2", first, a, "why")
+			s.step(20, watch.Freed, "r2", first, a)
 		},
 		"sets overlap: the second waits for both names, and a mutex behind it": func(s *stage) {
 			a := s.open(0)
@@ -200,6 +235,26 @@ func TestGoodKinds(t *testing.T) {
 			s.entry(func() {
 				s.step(30, watch.Freed, "m2", y, b)
 				s.step(30, watch.Granted, "m3", -1, c)
+			})
+		},
+		"a hold gives itself back at its cap, and its delay begins": func(s *stage) {
+			a, b := s.open(0), s.open(0)
+			x := s.step(1, watch.Granted, s.ask(capped("m")), -1, a)
+			s.step(2, watch.Queued, s.ask(writer("m2")), 0, b)
+			s.step(10, watch.Released, "m", x, a)
+			s.Inspected(during("x", 11, 11), []string{"m"}, 1)
+			s.entry(func() {
+				s.step(40, watch.Freed, "m", x, a)
+				s.step(40, watch.Granted, "m2", -1, b)
+			})
+		},
+		"a hold is unlocked before its cap": func(s *stage) {
+			a, b := s.open(0), s.open(0)
+			x := s.step(1, watch.Granted, s.ask(capped("m")), -1, a)
+			s.step(2, watch.Queued, s.ask(writer("m2")), 0, b)
+			s.entry(func() {
+				s.step(5, watch.Released, "m", x, a)
+				s.step(5, watch.Granted, "m2", -1, b)
 			})
 		},
 		"force was to cut a drain short, and came too late for that": func(s *stage) {

@@ -14,13 +14,17 @@ type mutator struct {
 	tape  []record
 	seen  map[int64]time.Time // first sighting of a revision
 	asked map[string]*Claim
+	notes map[uint64]string // of claims, by number
 }
 
 func newMutator(seed uint64) *mutator {
-	m := &mutator{rng: rand.New(rand.NewPCG(seed, 9)), tape: generate(seed, 500), seen: make(map[int64]time.Time), asked: make(map[string]*Claim)}
+	m := &mutator{rng: rand.New(rand.NewPCG(seed, 9)), tape: generate(seed, 500), seen: make(map[int64]time.Time), asked: make(map[string]*Claim), notes: make(map[uint64]string)}
 	for _, r := range m.tape {
 		if first, ok := m.seen[r.event.Rev]; r.kind == kindEvent && (!ok || r.at.Before(first)) {
 			m.seen[r.event.Rev] = r.at
+		}
+		if e := &r.event; e.Kind == watch.Queued || e.Kind == watch.Granted {
+			m.notes[e.Claim] = e.Note
 		}
 		if r.kind == kindAsks {
 			m.asked[r.claim.ID] = &r.claim
@@ -91,25 +95,8 @@ func (m *mutator) removalOf(id string) *watch.Event {
 	return nil
 }
 
-// claimOf is the claim that an event is about. The events of a forced release carry the reason; what they are about is the one hold left with that token.
-func (m *mutator) claimOf(e *watch.Event) string {
-	if m.asked[e.Note] != nil {
-		return e.Note
-	}
-	var left []string
-	for i := range m.tape {
-		r := &m.tape[i]
-		if r.kind != kindEvent || r.observer != 0 || r.event.Rev >= e.Rev || r.event.Token != e.Token || r.event.Session != e.Session {
-			continue
-		}
-		if r.event.Kind == watch.Granted {
-			left = append(left, r.event.Note)
-		} else if isRemoval(&r.event) {
-			left = slices.DeleteFunc(left, func(id string) bool { return id == r.event.Note })
-		}
-	}
-	return append(left, "")[0]
-}
+// claimOf is the claim that an event is about. The events of a forced release carry the reason.
+func (m *mutator) claimOf(e *watch.Event) string { return m.notes[e.Claim] }
 
 // mode is that of the claim that a record is about.
 func (m *mutator) mode(r *record) watch.Mode { return m.asked[r.id].Mode }

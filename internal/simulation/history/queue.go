@@ -26,6 +26,7 @@ type claim struct {
 	phase   phase
 	place   int64 // in its queues; 0 if not known. The revision of its first event, unless it took the place of a hold
 	session int64
+	number  uint64 // in its session
 	token   int64
 	granted *entry // the first of its grant's events
 	drain   *entry
@@ -50,7 +51,6 @@ type queue struct {
 
 	// What nobody saw has left something that is not known.
 	holdersUnknown, waitersUnknown bool
-	unsure                         bool // which of several like holds has ended
 
 	broken  bool // a rule was broken: the state means nothing any more
 	first   view
@@ -87,11 +87,20 @@ func together(a, b watch.Mode) bool { return a == b && a != exclusive }
 
 func (c *claim) holds() bool { return c.phase == holding || c.phase == barred }
 
+// admit takes in a claim that is new. The first one on a semaphore sets the limit, which the last one has taken along; a claim that moves in the queue may have it to itself
+// for a moment, and changes nothing.
+func (q *queue) admit(c *claim) {
+	if len(q.claims) == 0 && !q.fixed && c.Mode == permits {
+		q.limit = 0
+		if !q.holdersUnknown && !q.waitersUnknown {
+			q.limit = c.Limit
+		}
+	}
+	q.insert(c)
+}
+
 // insert puts a claim in its place.
 func (q *queue) insert(c *claim) {
-	if len(q.claims) == 0 && !q.fixed && c.Mode == permits && !q.holdersUnknown && !q.waitersUnknown {
-		q.limit = c.Limit // the first claim on a semaphore sets it
-	}
 	i, _ := slices.BinarySearchFunc(q.claims, c.place, func(d *claim, place int64) int { return cmp.Compare(d.place, place) })
 	q.claims = slices.Insert(q.claims, i, c)
 }
@@ -99,9 +108,6 @@ func (q *queue) insert(c *claim) {
 func (q *queue) remove(c *claim) {
 	if i := slices.Index(q.claims, c); i >= 0 {
 		q.claims = slices.Delete(q.claims, i, i+1)
-	}
-	if len(q.claims) == 0 && !q.fixed {
-		q.limit = 0 // the last one takes it along
 	}
 }
 
@@ -186,7 +192,7 @@ func (q *queue) forget() {
 }
 
 func (q *queue) view() view {
-	v := view{holdersUnknown: q.holdersUnknown || q.unsure, waitersUnknown: q.waitersUnknown}
+	v := view{holdersUnknown: q.holdersUnknown, waitersUnknown: q.waitersUnknown}
 	for _, c := range q.claims {
 		if c.holds() {
 			v.holders = append(v.holders, c.ID)

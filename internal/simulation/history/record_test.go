@@ -96,6 +96,7 @@ func TestSumOfEach(t *testing.T) {
 		"name":             event(func(e *watch.Event) { e.Name = "b" }),
 		"token":            event(func(e *watch.Event) { e.Token++ }),
 		"session":          event(func(e *watch.Event) { e.Session++ }),
+		"claim":            event(func(e *watch.Event) { e.Claim++ }),
 		"node":             event(func(e *watch.Event) { e.ServerID = "m" }),
 		"index":            event(func(e *watch.Event) { e.Index++ }),
 		"time":             event(func(e *watch.Event) { e.Time = ms(2) }),

@@ -14,39 +14,41 @@ type session struct {
 	claims int  // waiting and held
 }
 
-// hold names a hold as events about a forced release do. Readers of one session can share it.
-type hold struct {
-	name           string
-	session, token int64
+// identity is how all events about one claim name it; their notes may be the reasons of forced releases.
+type identity struct {
+	session int64
+	number  uint64
 }
+
+func identityOf(e *watch.Event) identity { return identity{e.Session, e.Claim} }
 
 // replay runs the log through the rules of the lock table.
 type replay struct {
 	*findings
 	forcedNow map[int64]struct{}
 	handing   map[string]struct{}
-	claims    map[string]*claim
+	claims    map[string]*claim   // by note
+	known     map[identity]*claim // those that the log has shown
 	queues    map[string]*queue
 	names     []string // of queues, in order of appearance: nothing depends on the order of a map
 	sessions  map[int64]*session
-	granted   []*claim // in the order of grants
-	freed     map[hold]int
-	ends      map[string]int64 // revisions of ends of holds that were not forced
-	freedAt   map[string]int64 // and of ends of lock delays
-	mover     *claim           // its hold goes on to the claim that is granted next
+	granted   []*claim              // in the order of grants
+	freed     map[identity]struct{} // claims the end of whose lock delay shows
+	mover     *claim                // its hold goes on to the claim that is granted next
 	// ending is the session whose end was the last event but for removals of what it had; they follow at once.
-	ending   *session
-	endingID int64
-	last     *entry   // the event before
-	touched  []*queue // in the last entry
-	blindTo  int64    // sessions up to this revision may have been opened unseen
-	tally    Tally
+	ending     *session
+	endingID   int64
+	last       *entry   // the event before
+	touched    []*queue // in the last entry
+	blindAfter int64    // the last event before which something went unseen
+	blindTo    int64    // sessions up to this revision may have been opened unseen
+	tally      Tally
 }
 
 func newReplay(f *findings, h *History) *replay {
 	r := &replay{
 		findings: f, forcedNow: h.forcedNow, handing: h.handing, claims: make(map[string]*claim, len(h.claims)),
-		queues: make(map[string]*queue), sessions: make(map[int64]*session), freed: make(map[hold]int), ends: make(map[string]int64), freedAt: make(map[string]int64),
+		known: make(map[identity]*claim), queues: make(map[string]*queue), sessions: make(map[int64]*session), freed: make(map[identity]struct{}),
 	}
 	for id, c := range h.claims {
 		r.claims[id] = &claim{Claim: c}
@@ -56,12 +58,11 @@ func newReplay(f *findings, h *History) *replay {
 
 func (r *replay) run(l *logbook) {
 	for i := range l.entries {
-		switch e := &l.entries[i]; e.Kind {
-		case watch.Freed:
-			r.freed[hold{e.Name, e.Session, e.Token}]++
-			r.freedAt[e.Note] = e.Rev
-		case watch.Released, watch.Expired:
-			r.ends[e.Note] = e.Rev
+		if l.entries[i].unseen {
+			r.blindAfter = l.entries[i].Rev
+		}
+		if e := &l.entries[i]; e.Kind == watch.Freed {
+			r.freed[identityOf(&e.Event)] = struct{}{}
 		}
 	}
 	for i := 0; i < len(l.entries); {
@@ -135,51 +136,30 @@ func (r *replay) queue(name string) *queue {
 
 // claimOf is the claim that an event is about. Nil if that is not known, because of what nobody saw; what cannot be is reported.
 func (r *replay) claimOf(e *entry) *claim {
-	if byHold := e.Kind == watch.Draining || e.Kind == watch.Forced || e.Kind == watch.Freed && r.claims[e.Note] == nil; byHold {
-		return r.holderOf(e)
+	c := r.known[identityOf(&e.Event)]
+	if c != nil && (c.ID == e.Note || tellsReason(e.Kind)) {
+		return c
 	}
-	c := r.claims[e.Note]
-	if c == nil {
+	byNote := r.claims[e.Note]
+	switch {
+	case c != nil:
+		r.complain(AskedRule, e, fmt.Sprintf("the claim is that of %q", c.ID))
+		return nil
+	case byNote != nil:
+		r.known[identityOf(&e.Event)] = byNote
+		c = byNote
+	case !tellsReason(e.Kind):
 		r.complain(AskedRule, e, "no call asked for such a claim")
+	case !r.queue(e.Name).holdersUnknown:
+		r.queue(e.Name).broken = true
+		r.complain(Exclusion, e, "there is no such hold")
 	}
 	return c
 }
 
-// holderOf is the hold that a forced release is about, whose event carries the reason instead of the note. Readers of one session who share a token begin to drain
-// in the order of the queue. Which of them ends first is not told; but not one that another event shows to end later. Until all the others have ended, who is left is not known.
-func (r *replay) holderOf(e *entry) *claim {
-	q := r.queue(e.Name)
-	fits := func(c *claim) bool { return c.phase == holding && !(r.ends[c.ID] > e.Rev) }
-	switch e.Kind {
-	case watch.Draining:
-		fits = func(c *claim) bool { return c.phase == holding && c.drain == nil }
-	case watch.Freed:
-		fits = func(c *claim) bool { return c.phase == barred }
-	}
-	var found *claim
-	alike := 0
-	for _, c := range q.claims {
-		if c.session != e.Session || c.token != e.Token || !fits(c) {
-			continue
-		}
-		alike++
-		if found == nil || found.drain == nil && c.drain != nil || r.freedSooner(c, found) {
-			found = c
-		}
-	}
-	q.unsure = e.Kind == watch.Forced && alike > 1
-	if found == nil && !q.holdersUnknown {
-		q.broken = true
-		r.complain(Exclusion, e, "there is no such hold")
-	}
-	return found
-}
-
-// freedSooner says that of two like holds the delay of the first one is over before that of the other, so it has begun.
-func (r *replay) freedSooner(c, d *claim) bool {
-	rev, known := r.freedAt[c.ID]
-	other, also := r.freedAt[d.ID]
-	return known && (!also || rev < other)
+// tellsReason says that the note of an event may be the reason of a forced release instead of the claim's.
+func tellsReason(k watch.Kind) bool {
+	return k == watch.Draining || k == watch.Forced || k == watch.Freed
 }
 
 // group is the events of one step of a claim: one for each of its names, in its order, with one token, in one entry.

@@ -27,6 +27,7 @@ type stage struct {
 	index    uint64
 	inEntry  bool
 	ids      map[int64]string // by token
+	numbers  map[string]uint64
 	waiting  []stageClaim
 }
 
@@ -38,7 +39,15 @@ type stageClaim struct {
 // newStage has two observers, who see every event at the same time.
 func newStage() *stage {
 	h := New(epoch)
-	return &stage{History: h, watchers: []*Observer{h.Observer("n1"), h.Observer("n2")}, rev: 1000, index: 10, ids: make(map[int64]string)}
+	return &stage{History: h, watchers: []*Observer{h.Observer("n1"), h.Observer("n2")}, rev: 1000, index: 10, ids: make(map[int64]string), numbers: make(map[string]uint64)}
+}
+
+// number is the one of a claim in its session.
+func (s *stage) number(id string) uint64 {
+	if id != "" && s.numbers[id] == 0 {
+		s.numbers[id] = uint64(len(s.numbers) + 1)
+	}
+	return s.numbers[id]
 }
 
 func during(lock string, from, to int) Call {
@@ -83,6 +92,11 @@ func (s *stage) next(kind watch.Kind, lock string, token, session int64, note ..
 	} else if lock != "" {
 		e.Note = s.claimFor(&e)
 	}
+	about := e.Note
+	if tellsReason(kind) && s.ids[e.Token] != "" {
+		about = s.ids[e.Token]
+	}
+	e.Claim = s.number(about)
 	return e
 }
 
@@ -181,8 +195,8 @@ func (s *stage) stepAbout(at int, kind watch.Kind, id string, token, session int
 	for _, name := range c.Names {
 		s.rev++
 		s.tell(at, watch.Event{
-			Rev: s.rev, Kind: kind, Name: name, Token: token, Session: session, ServerID: "n", Index: s.index, Time: ms(0), Note: note,
-			Mode: c.Mode, Permits: c.Permits,
+			Rev: s.rev, Kind: kind, Name: name, Token: token, Session: session, Claim: s.number(id), ServerID: "n", Index: s.index, Time: ms(0),
+			Note: note, Mode: c.Mode, Permits: c.Permits,
 		})
 	}
 	return token
@@ -198,6 +212,12 @@ func wants(id string, count, limit int) Claim {
 
 func delayed(id string) Claim {
 	return Claim{ID: id, Names: []string{"x"}, Delay: 20 * time.Millisecond}
+}
+
+func capped(id string) Claim {
+	c := delayed(id)
+	c.MaxHold = 8 * time.Millisecond
+	return c
 }
 
 func set(id string, names ...string) Claim { return Claim{ID: id, Names: names} }

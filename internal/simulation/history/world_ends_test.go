@@ -156,7 +156,8 @@ func (w *world) proclaim() {
 	value := fmt.Sprint("value ", w.rev)
 	w.note(record{kind: kindProclaimed, call: w.around(c.lock(), c.given), id: c.ID, other: value, outcome: Clean})
 	w.tell(watch.Event{
-		Kind: watch.ValueChanged, Name: c.lock(), Token: c.token, Session: c.session, Note: c.ID, Mode: c.Mode, Permits: c.Permits, Value: value,
+		Kind: watch.ValueChanged, Name: c.lock(), Token: c.token, Session: c.session, Claim: c.number, Note: c.ID, Mode: c.Mode,
+		Permits: c.Permits, Value: value,
 	})
 	if c.Mode == exclusive {
 		w.note(record{kind: kindLeads, id: "p", call: Call{Lock: c.lock()}, token: c.token, other: value, at: w.now.Add(jitter)})
@@ -166,7 +167,7 @@ func (w *world) proclaim() {
 func (w *world) resize() {
 	limit := w.rng.IntN(5)
 	if w.fixed = limit > 0; w.fixed {
-		w.limit = limit
+		w.limit, w.former = limit, w.limit
 	}
 	w.note(record{kind: kindResized, call: w.around("pool", epoch), waiting: limit, outcome: Clean})
 	w.tell(watch.Event{Kind: watch.Resized, Name: "pool", Session: w.sessions[0], Mode: permits, Permits: limit})

@@ -21,12 +21,14 @@ type world struct {
 	claims   []*worldClaim // that wait, hold, or bar, in the order of their places
 	limit    int           // of the pool, 0 while nobody uses it
 	fixed    bool
+	former   int          // the limit before, which claims may name as well; 0 if there is none
 	shown    [3]time.Time // how far each observer is
 	tape     []record
 }
 
 type worldClaim struct {
 	Claim
+	number  uint64
 	session int64
 	token   int64
 	start   time.Time // of the call
@@ -92,7 +94,7 @@ func (w *world) tell(e watch.Event) int64 {
 // emit tells of a claim on each of its names.
 func (w *world) emit(kind watch.Kind, c *worldClaim, note string) {
 	for _, name := range c.Names {
-		w.tell(watch.Event{Kind: kind, Name: name, Token: c.token, Session: c.session, Note: note, Mode: c.Mode, Permits: c.Permits})
+		w.tell(watch.Event{Kind: kind, Name: name, Token: c.token, Session: c.session, Claim: c.number, Note: note, Mode: c.Mode, Permits: c.Permits})
 	}
 }
 
@@ -148,6 +150,7 @@ func (w *world) ask(mode watch.Mode, names ...string) *worldClaim {
 	w.serial++
 	c := &worldClaim{
 		Claim:   Claim{ID: fmt.Sprint("c", w.serial), Names: names, Mode: mode},
+		number:  uint64(w.serial),
 		session: w.sessions[w.rng.IntN(len(w.sessions))], orphan: w.rng.IntN(10) == 0,
 	}
 	if w.rng.IntN(5) == 0 {
@@ -169,6 +172,9 @@ func (w *world) someClaim() *worldClaim {
 	case 2:
 		c := w.ask(permits, "pool")
 		c.Permits, c.Limit = 1+w.rng.IntN(min(2, w.limit)), w.limit
+		if w.former > 0 && w.rng.IntN(2) == 0 {
+			c.Limit = w.former
+		}
 		return c
 	case 3:
 		names := []string{"hot", "warm", "cool"}
@@ -291,7 +297,7 @@ func (w *world) promote() {
 		}
 	}
 	if len(w.on("pool")) == 0 && !w.fixed {
-		w.limit = 1 + w.rng.IntN(4)
+		w.limit, w.former = 1+w.rng.IntN(4), 0
 	}
 }
 
