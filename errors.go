@@ -125,7 +125,8 @@ const (
 	CauseSessionClosed
 	// CauseNodeClosed: the owner closed the node.
 	CauseNodeClosed
-	// CauseClusterChanged: the cluster does not know this history any more.
+	// CauseClusterChanged: as CauseNoQuorum, and another cluster of the same name was in sight. As a rule this one was
+	// founded anew, and nobody knows its sessions any more.
 	CauseClusterChanged
 	// CauseDiverged: the node's state was found to differ from the other members', so what it had told its sessions may
 	// be wrong.
@@ -137,6 +138,11 @@ const (
 	// CauseCopied: the node runs on a copy of another live node's data directory, and has failed. See Node.Err.
 	CauseCopied
 )
+
+// byDeadline says that the session ended by its own node's clock.
+func (c Cause) byDeadline() bool {
+	return c == CauseExpired || c == CauseNoQuorum || c == CauseClusterChanged
+}
 
 func (c Cause) String() string {
 	switch c {
@@ -162,10 +168,10 @@ func (c Cause) String() string {
 	return fmt.Sprintf("cause %d", uint8(c))
 }
 
-// LostError tells of a hold, or of a whole session, that is gone. It matches ErrLost, and by its Cause one more
-// sentinel: ErrClosed (CauseSessionClosed, CauseNodeClosed), ErrNoQuorum (CauseNoQuorum), ErrClusterChanged
-// (CauseClusterChanged), ErrDiverged (CauseDiverged) or ErrFailed (CauseCopied). CauseExpired, CauseForced and
-// CauseMaxHold have no sentinel of their own.
+// LostError tells of a hold, or of a whole session, that is gone. It matches ErrLost, and by its Cause one sentinel
+// more, or two: ErrClosed (CauseSessionClosed, CauseNodeClosed), ErrNoQuorum (CauseNoQuorum), ErrNoQuorum and
+// ErrClusterChanged (CauseClusterChanged), ErrDiverged (CauseDiverged) or ErrFailed (CauseCopied). CauseExpired,
+// CauseForced and CauseMaxHold have no sentinel of their own.
 type LostError struct {
 	Name   string // lock name; empty for a session
 	Token  Token
@@ -208,7 +214,7 @@ func (e *LostError) Is(target error) bool {
 	case ErrDiverged:
 		return e.Cause == CauseDiverged
 	case ErrNoQuorum:
-		return e.Cause == CauseNoQuorum
+		return e.Cause == CauseNoQuorum || e.Cause == CauseClusterChanged
 	case ErrFailed:
 		return e.Cause == CauseCopied
 	}

@@ -201,13 +201,20 @@ func (s *Session) judgeLocked(now clock.Reading) leaseState {
 	}
 	state := s.lease.state(now)
 	if state == leaseLost {
-		cause := &LostError{Cause: CauseExpired}
-		if s.noQuorum {
-			cause.Cause = CauseNoQuorum
-		}
-		s.loseLocked(cause)
+		s.loseLocked(s.expiryLocked())
 	}
 	return state
+}
+
+// expiryLocked is why the lease ended, as far as this node can tell.
+func (s *Session) expiryLocked() *LostError {
+	switch other := s.node.foreignInSight(); {
+	case !s.noQuorum:
+		return &LostError{Cause: CauseExpired}
+	case other != "":
+		return &LostError{Cause: CauseClusterChanged, Reason: "met cluster " + other}
+	}
+	return &LostError{Cause: CauseNoQuorum}
 }
 
 // lose ends the session for good. The first cause stands.
@@ -228,7 +235,7 @@ func (s *Session) loseLocked(cause *LostError) {
 	clear(s.claims)
 	clear(s.open)
 	// A callback that still works keeps its TTL: a successor must not start beside it any earlier.
-	s.node.sessions.remove(s, (cause.Cause == CauseExpired || cause.Cause == CauseNoQuorum) && s.work == 0)
+	s.node.sessions.remove(s, cause.Cause.byDeadline() && s.work == 0)
 }
 
 // do sends a command of the session. c0 is read before it is queued, and every retry inside keeps it; only an answer that says so

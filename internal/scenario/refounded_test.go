@@ -21,19 +21,8 @@ func TestSurvivorOfALostClusterIsTold(t *testing.T) {
 		old := lockIn(t, n, "k", time.Second)
 		lost := c.Node(survivor).ClusterID()
 		waits := wait(context.Background(), t, n, "k")
-		c.Isolate(survivor)
-		dead := others(c, survivor)
-		for _, i := range dead {
-			c.Crash(i)
-		}
-		fresh := append(dead, c.Grow())
-		for _, i := range dead {
-			c.Start(i)
-		}
+		fresh := foundAnewWithout(t, c, survivor)
 		for _, i := range fresh {
-			if err := c.Node(i).Ready(context.Background()); err != nil {
-				t.Fatal(err)
-			}
 			if id := c.Node(i).ClusterID(); id == lost || id == "" {
 				t.Fatalf("instance %d is in cluster %q", i, id)
 			}
@@ -59,4 +48,57 @@ func TestSurvivorOfALostClusterIsTold(t *testing.T) {
 		}
 		unlock(t, next)
 	})
+}
+
+// foundAnewWithout cuts one instance off, and has the others, which keep nothing, and one more found another cluster.
+func foundAnewWithout(t *testing.T, c *quorumlocktest.Cluster, survivor int) (fresh []int) {
+	t.Helper()
+	c.Isolate(survivor)
+	dead := others(c, survivor)
+	for _, i := range dead {
+		c.Crash(i)
+	}
+	fresh = append(dead, c.Grow())
+	for _, i := range dead {
+		c.Start(i)
+	}
+	for _, i := range fresh {
+		if err := c.Node(i).Ready(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fresh
+}
+
+// A hold that lives until the survivor of a lost cluster meets the new one is lost with that cause, at the deadline that it had; one that ends while nobody is in sight, with the lack of a quorum.
+func TestHoldOfALostClusterEndsWithItsCause(t *testing.T) {
+	for name, meets := range map[string]bool{"it meets the new cluster": true, "it meets nobody": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				expect := quorumlocktest.Configure(func(_ int, cfg *quorumlock.Config) { cfg.Expect = 3 })
+				c := quorumlocktest.New(t, 3, quorumlocktest.InMemory(), expect)
+				survivor := others(c, c.Leader())[0]
+				s, err := c.Node(survivor).NewSession(context.Background(), quorumlock.MaxSessionTTL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := lockIn(t, s, "k", time.Second)
+				foundAnewWithout(t, c, survivor)
+				if meets {
+					c.Heal()
+				}
+				<-h.Done()
+				want := quorumlock.CauseNoQuorum
+				if meets {
+					want = quorumlock.CauseClusterChanged
+				}
+				var lost *quorumlock.LostError
+				err = h.Err()
+				changed := errors.Is(err, quorumlock.ErrClusterChanged)
+				if !errors.As(err, &lost) || lost.Cause != want || !errors.Is(err, quorumlock.ErrNoQuorum) || changed != meets {
+					t.Errorf("%v, want the cause %v", err, want)
+				}
+			})
+		})
+	}
 }
