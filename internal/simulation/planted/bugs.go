@@ -113,6 +113,18 @@ var commonBugs = []bug{
 		pure:  true,
 	},
 	{
+		name: "fence-check-outside-transaction-in-postgres",
+		what: "the claim of a resource commits before the write begins: a stale write can end after a newer one (I15)",
+		edit: edit{
+			file: "fence/pgfence/tx.go",
+			old:  "	if err := c.claim(ctx, tx, resource); err != nil {\n		return false, err\n	}\n",
+			new: "	check, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: c.isolation})\n	if err != nil {\n		return false, err\n	}\n" +
+				"	if err := errors.Join(c.claim(ctx, check, resource), check.Commit()); err != nil {\n		_ = check.Rollback()\n		return false, err\n	}\n",
+		},
+		tests: []string{"fence/pgfence/pgtest"}, // skipped, so blind, where no PostgreSQL is installed
+		pure:  true,
+	},
+	{
 		name: "map-order-in-expiry",
 		what: "the names that a dead session frees are gone through as a map: members grant in different orders (I10)",
 		edit: edit{

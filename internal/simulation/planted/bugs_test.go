@@ -28,7 +28,7 @@ func TestBugsAreToldInFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(bugs) != 23 {
+	if len(bugs) != 24 {
 		t.Errorf("%d bugs", len(bugs))
 	}
 	names := make(map[string]bool)

@@ -29,7 +29,10 @@ func newWorkspace(root string) (*workspace, error) {
 		return nil, err
 	}
 	w := &workspace{dir: dir, tree: filepath.Join(dir, "tree"), temp: filepath.Join(dir, "tmp")}
-	err = os.Mkdir(w.temp, 0o755)
+	err = os.Chmod(dir, 0o711) // a server that a test starts may have to run as another user than root, below temp
+	if err == nil {
+		err = os.Mkdir(w.temp, 0o755)
+	}
 	if err == nil {
 		err = copyTree(root, w.tree)
 	}
@@ -80,7 +83,8 @@ func copyFile(from, to string) error {
 func (w *workspace) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = w.tree
-	cmd.Env = append(os.Environ(), "TMPDIR="+w.temp, "TEMP="+w.temp, "TMP="+w.temp)
+	// With the tree's own go.work, if it has one: the tests nearest to a bug may be in another module.
+	cmd.Env = append(os.Environ(), "TMPDIR="+w.temp, "TEMP="+w.temp, "TMP="+w.temp, "GOWORK=")
 	groupOfItsOwn(cmd)
 	return cmd
 }
