@@ -10,7 +10,7 @@ import (
 // each write, and let the resource refuse a token lower than one it has accepted; then a holder that was paused past its
 // lease cannot write over its successor. Zero is never a valid token. It prints and marshals as a decimal string.
 //
-// The contexts of Do, Hold.Context and Election.Run carry it, with the lock's name and the cluster's id, to the checkers of package fence: for PostgreSQL,
+// The contexts of Do, Hold.Context and Election.Run carry it, with the lock's name and the cluster's id, to the fences below package fence: for PostgreSQL,
 // HTTP and gRPC services, object stores, Redis, and memory.
 type Token = fence.Token
 

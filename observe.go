@@ -102,11 +102,11 @@ func (o *observer) show(l Leader) bool {
 
 // after is who leads after an event.
 func (o *observer) after(n *Node, e *watch.Event) Leader {
-	current := o.shown.Token != 0 && Token(e.Token) == o.shown.Token
+	current := o.shown.Token != 0 && e.Token == o.shown.Token
 	switch {
 	case e.Kind == watch.Granted && e.Mode == Exclusive:
 		return Leader{
-			Node: n.nameOf(e.ServerID), ServerID: e.ServerID, Session: SessionID(e.Session), Value: e.Value, Token: Token(e.Token), Since: e.Time,
+			Node: n.nameOf(e.ServerID), ServerID: e.ServerID, Session: SessionID(e.Session), Value: e.Value, Token: e.Token, Since: e.Time,
 		}
 	case e.Kind == watch.ValueChanged && current:
 		next := o.shown

@@ -56,7 +56,7 @@ func watchEvents(events []locktable.Event) []watch.Event {
 	for i := range events {
 		e := &events[i]
 		list[i] = watch.Event{
-			Rev: int64(e.Rev), Kind: watch.Kind(e.Kind), Name: e.Name, Token: int64(e.Token), Session: int64(e.Session), Claim: e.Seq, ServerID: e.Node,
+			Rev: int64(e.Rev), Kind: watch.Kind(e.Kind), Name: e.Name, Token: Token(e.Token), Session: int64(e.Session), Claim: e.Seq, ServerID: e.Node,
 			Index: e.Index, Time: time.UnixMilli(e.Wall), Note: e.Note,
 			Mode: watch.Mode(e.Mode), Permits: int(e.Count), Value: e.Value,
 		}

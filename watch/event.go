@@ -16,6 +16,8 @@ package watch
 import (
 	"strconv"
 	"time"
+
+	"github.com/quorumlock/quorumlock/fence"
 )
 
 // Kind is what an Event tells. The list grows with new versions at its end; a program ignores kinds that it does not
@@ -63,21 +65,21 @@ func (k Kind) String() string {
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// Event is one change in the cluster. Its words are those of quorumlock: Token and Session are a quorumlock.Token and a
-// quorumlock.SessionID as numbers, for this package lies below that one.
+// Event is one change in the cluster. Its words are those of quorumlock: Token is a quorumlock.Token, which is another name of
+// fence.Token, and Session a quorumlock.SessionID as a number, for this package lies below that one.
 type Event struct {
-	Rev      int64     // rises by exactly one from event to event in the whole cluster
-	Kind     Kind      // what happened
-	Name     string    // of the lock; empty for events about a session
-	Token    int64     // fencing token of the hold, 0 where there is none
-	Session  int64     // session that the event is about
-	Claim    uint64    // the claim's number in its session: all events about one claim name it by the two; 0 where there is none
-	Node     string    // Config.Name of the session's node; "" if the watching node does not know it (any more)
-	ServerID string    // of the session's node
-	Index    uint64    // log index of the entry that caused it
-	Time     time.Time // the leader's wall clock, for display; it orders nothing
-	Note     string    // the owner's note, or the reason given for a forced release
-	Mode     Mode      // how the claim holds or wants the lock
-	Permits  int       // of a semaphore: the claim's; with Resized the new limit, zero if it is forgotten
-	Value    string    // what the holder publishes: with Granted and ValueChanged
+	Rev      int64       // rises by exactly one from event to event in the whole cluster
+	Kind     Kind        // what happened
+	Name     string      // of the lock; empty for events about a session
+	Token    fence.Token // fencing token of the hold, 0 where there is none
+	Session  int64       // session that the event is about
+	Claim    uint64      // the claim's number in its session: all events about one claim name it by the two; 0 where there is none
+	Node     string      // Config.Name of the session's node; "" if the watching node does not know it (any more)
+	ServerID string      // of the session's node
+	Index    uint64      // log index of the entry that caused it
+	Time     time.Time   // the leader's wall clock, for display; it orders nothing
+	Note     string      // the owner's note, or the reason given for a forced release
+	Mode     Mode        // how the claim holds or wants the lock
+	Permits  int         // of a semaphore: the claim's; with Resized the new limit, zero if it is forgotten
+	Value    string      // what the holder publishes: with Granted and ValueChanged
 }

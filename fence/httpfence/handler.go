@@ -26,7 +26,7 @@ import (
 //	400  a Header or a resource that is not valid; or none of several grants is of a lock named like the resource
 //	503  the checker failed before next ran, or the step cannot be repeated: nothing was written, Retry-After says when to try again
 //	500  the response was too long, or its status not one that can be held back; the Handler is not set up right: nothing was written
-//	500  next ran, and then the checker failed: the outcome is unknown
+//	500  next ran, and then the checker failed: the outcome is unknown. So it is if next says so by Fail
 //
 // As to the details of a response: 1xx statuses are not passed on, and 101 is refused, since a connection cannot be taken over
 // while its answer is held back. Flush and Hijack are not supported and say so (http.ErrNotSupported); deadlines can be set by
@@ -109,6 +109,9 @@ func (h *handler) end(rw http.ResponseWriter, r *http.Request, s *step, err erro
 
 // failure is the problem of a request of which resource makes nothing, or that next has made fail without an answer of its own.
 func failure(err error) *problem {
+	if errors.Is(err, fence.ErrUnknownOutcome) { // of a write of next past the step; it may match a refusal too
+		return unknownOutcome()
+	}
 	if p := refusal(err); p != nil {
 		return p
 	}

@@ -70,6 +70,7 @@ func TestAnswerTellsTheOutcome(t *testing.T) {
 		"early hints are left out":     {passes, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(103); rw.WriteHeader(201) }, 201, nil},
 		"gives up without an answer":   {passes, gives(errStore), 500, httpfence.ErrNotWritten},
 		"gives up on a stale token":    {passes, gives(stale), 412, fence.ErrStaleToken},
+		"gives up, outcome unknown":    {passes, gives(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, stale)), 500, fence.ErrUnknownOutcome},
 		"gives up with an answer":      {passes, func(rw http.ResponseWriter, r *http.Request) { httpfence.Fail(r, errStore); rw.WriteHeader(422) }, 422, nil},
 		"gives up after a good status": {passes, func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(200); httpfence.Fail(r, errStore) }, 500, httpfence.ErrNotWritten},
 	} {

@@ -19,8 +19,8 @@ type causeKey struct{}
 
 // Fail tells the checker why a request fails that a Handler has passed on: the step is rolled back, and a checker that repeats
 // steps, as after a serialization failure, repeats this one. If it does not, the response goes out if its status is 400 or
-// more; without one the answer is that to a refusal if err is one, and status 500 otherwise. Outside a Handler, and with a nil
-// err, Fail does nothing.
+// more; without one the answer is that to a refusal if err is one, that of an unknown outcome if err matches
+// fence.ErrUnknownOutcome, and status 500 otherwise. Outside a Handler, and with a nil err, Fail does nothing.
 func Fail(r *http.Request, err error) {
 	if cause, ok := r.Context().Value(causeKey{}).(*error); ok && err != nil {
 		*cause = err

@@ -30,7 +30,8 @@ func New(db *sql.DB, opts ...Option) (*Store, error) {
 
 // Do is Checker.Do: [Tx], with the transaction in the context of write, where [TxFrom] finds it, and with one difference:
 // write runs once at most. What it does may not be repeatable (a request's body is read once), so only a claim that fails for
-// others' sake is tried again; later the error, with its SQLSTATE, is the caller's.
+// others' sake is tried again; later the error, with its SQLSTATE, is the caller's. Where writes can be repeated, as those of an
+// httpfence.Handler can, a checker of one's own whose Do calls Tx repeats them.
 //
 // The claim needs no write: fence.Claim(ctx, store, resource) is the way to claim as soon as the lock is granted.
 func (s *Store) Do(ctx context.Context, resource string, write func(ctx context.Context) error) error {

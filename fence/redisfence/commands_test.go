@@ -193,7 +193,7 @@ func TestReplicaRefuses(t *testing.T) {
 	c, f := start(t)
 	must(t, c.ConfigSet(background(t), "replica-serve-stale-data", "yes").Err())
 	host, port := split(t, primary.Options().Addr)
-	must(t, c.SlaveOf(background(t), host, port).Err())
+	must(t, c.ReplicaOf(background(t), host, port).Err())
 	_, err := f.Do(under(t, 1), resource, set("x"))
 	var refused *redisfence.ServerError
 	if !errors.As(err, &refused) || !strings.Contains(refused.Message, "READONLY") && !strings.Contains(refused.Message, "read only") ||

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quorumlock/quorumlock/fence"
 )
 
 // The errors to branch on with errors.Is, beside those of package fence.
 var (
-	// ErrUncertain: the write may have taken effect, or may still. The error is an *UncertainError.
+	// ErrUncertain: the write may have taken effect, or may still. The error is an *UncertainError, which matches
+	// fence.ErrUnknownOutcome too: that is the one for code that works with any fence.
 	ErrUncertain = errors.New("the write may have taken effect")
 	// ErrCommand: a command of the write failed; those before it have taken effect. The error is a *CommandError.
 	ErrCommand = errors.New("a command of the write failed")
@@ -20,7 +23,8 @@ var (
 	ErrEvicts = errors.New("the server evicts keys that have no TTL")
 )
 
-// UncertainError is a write that was sent and got no answer. It matches ErrUncertain, and what Err matches.
+// UncertainError is a write that was sent and got no answer, or none that tells. It matches ErrUncertain, fence.ErrUnknownOutcome,
+// and what Err matches.
 type UncertainError struct {
 	Resource string
 	Err      error
@@ -30,8 +34,10 @@ func (e *UncertainError) Error() string {
 	return fmt.Sprintf("%s: %v: %v", e.Resource, ErrUncertain, e.Err)
 }
 
-// Is reports whether target is ErrUncertain.
-func (e *UncertainError) Is(target error) bool { return target == ErrUncertain }
+// Is reports whether target is ErrUncertain or fence.ErrUnknownOutcome.
+func (e *UncertainError) Is(target error) bool {
+	return target == ErrUncertain || target == fence.ErrUnknownOutcome
+}
 
 // Unwrap gives Err.
 func (e *UncertainError) Unwrap() error { return e.Err }

@@ -32,7 +32,7 @@ func startGroup(t *testing.T, replicas int) *group {
 		line := newProxy(t, g.primary.Addr)
 		r := dial(t, servertest.Redis(t).Addr, -1)
 		host, port := split(t, line.addr)
-		must(t, r.SlaveOf(background(t), host, port).Err())
+		must(t, r.ReplicaOf(background(t), host, port).Err())
 		g.replicas, g.lines = append(g.replicas, r), append(g.lines, line)
 	}
 	return g
@@ -53,7 +53,7 @@ func (g *group) inSync(t *testing.T) {
 func (g *group) failOver(t *testing.T, to int) *redisfence.Fence {
 	t.Helper()
 	g.primary.Kill()
-	must(t, g.replicas[to].SlaveOf(background(t), "NO", "ONE").Err())
+	must(t, g.replicas[to].ReplicaOf(background(t), "NO", "ONE").Err())
 	return newFence(t, g.replicas[to], redisfence.Config{})
 }
 

@@ -52,15 +52,23 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// Without a repetition nobody knows, and the error says so.
+// Without a repetition nobody knows, and the error says so, by the word of package fence too.
 func TestLostAnswerWithoutRepetition(t *testing.T) {
 	p, f, direct := lossy(t, -1)
 	p.loseNext(nil)
 	_, err := f.Do(under(t, 41), resource, incr())
-	if !errors.Is(err, redisfence.ErrUncertain) {
+	var uncertain *redisfence.UncertainError
+	if !errors.Is(err, redisfence.ErrUncertain) || !errors.Is(err, fence.ErrUnknownOutcome) || !errors.As(err, &uncertain) ||
+		!errors.Is(err, uncertain.Err) {
 		t.Errorf("%v", err)
 	}
+	if p.bitten() != 1 {
+		t.Errorf("%d answers were lost", p.bitten())
+	}
 	holds(t, direct, "1")
+	if err := f.Claim(under(t, 40), resource); !errors.Is(err, fence.ErrStaleToken) || errors.Is(err, fence.ErrUnknownOutcome) {
+		t.Errorf("a refusal: %v", err)
+	}
 }
 
 // A write that ended midway ends the same way for the repetition, which runs nothing.

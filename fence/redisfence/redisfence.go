@@ -68,8 +68,8 @@ func New(client Client, cfg Config) (*Fence, error) {
 //
 // The errors of a refusal are *fence.StaleTokenError, *fence.WrongLockError, *fence.FieldError, fence.ErrNoGrant,
 // *DamagedError, *EvictionError and *ServerError; no command has run then. A *CommandError says that some have, a
-// *ReplicationError that all have, and an *UncertainError that it is not known. ctx bounds the whole, as far as the client
-// obeys it.
+// *ReplicationError that all have, and an *UncertainError, which matches fence.ErrUnknownOutcome, that it is not known. ctx
+// bounds the whole, as far as the client obeys it.
 func (f *Fence) Do(ctx context.Context, resource string, commands ...Command) ([]any, error) {
 	grant, err := fence.FromContext(ctx, resource)
 	if err != nil {

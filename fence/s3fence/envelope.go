@@ -68,12 +68,12 @@ func unseal(resource string, body []byte) (*envelope, []byte, error) {
 	if !bytes.HasPrefix(body, mark) {
 		return nil, nil, &EnvelopeError{Resource: resource, Problem: "it was written past the fence", Unfenced: true}
 	}
-	line, payload, ended := bytes.Cut(body[:min(len(body), maxEnvelope)], []byte{'\n'})
+	line, _, ended := bytes.Cut(body[:min(len(body), maxEnvelope)], []byte{'\n'})
 	if !ended {
 		problem := fmt.Sprintf("the first line has no end within %d bytes", maxEnvelope)
 		return nil, nil, &EnvelopeError{Resource: resource, Problem: problem}
 	}
-	payload = body[len(line)+1:]
+	payload := body[len(line)+1:]
 	e, err := decode(line)
 	if err == nil {
 		err = e.check(len(payload))

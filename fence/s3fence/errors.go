@@ -3,6 +3,8 @@ package s3fence
 import (
 	"errors"
 	"fmt"
+
+	"github.com/quorumlock/quorumlock/fence"
 )
 
 // The errors to branch on with errors.Is, beside those of package fence.
@@ -13,7 +15,8 @@ var (
 	ErrEnvelope = errors.New("the object's fence cannot be read")
 	// ErrUnconditional: the store does not honour conditional writes. The error is an *UnconditionalError.
 	ErrUnconditional = errors.New("the store does not honour conditional writes")
-	// ErrUncertain: the write may have taken effect, or may still. The error is an *UncertainError.
+	// ErrUncertain: the write may have taken effect, or may still. The error is an *UncertainError, which matches
+	// fence.ErrUnknownOutcome too: that is the one for code that works with any fence.
 	ErrUncertain = errors.New("the write may have taken effect")
 )
 
@@ -57,7 +60,8 @@ func (e *UnconditionalError) Is(target error) bool { return target == ErrUncondi
 
 // UncertainError is a write that was sent, and of which nobody can say whether it took effect: no answer came and the object
 // could not be read again, or it shows no trace any more, or the request may still be on its way. Whether it did can be seen in
-// the object once that has been written again under the same or a later grant. It matches ErrUncertain, and what Err matches.
+// the object once that has been written again under the same or a later grant. It matches ErrUncertain, fence.ErrUnknownOutcome,
+// and what Err matches. That may be a refusal: ask for the unknown outcome first.
 type UncertainError struct {
 	Resource string
 	Err      error
@@ -67,8 +71,10 @@ func (e *UncertainError) Error() string {
 	return fmt.Sprintf("%s: %v: %v", e.Resource, ErrUncertain, e.Err)
 }
 
-// Is reports whether target is ErrUncertain.
-func (e *UncertainError) Is(target error) bool { return target == ErrUncertain }
+// Is reports whether target is ErrUncertain or fence.ErrUnknownOutcome.
+func (e *UncertainError) Is(target error) bool {
+	return target == ErrUncertain || target == fence.ErrUnknownOutcome
+}
 
 // Unwrap gives Err.
 func (e *UncertainError) Unwrap() error { return e.Err }

@@ -40,7 +40,8 @@ func (e *Edit) Delete() {
 //
 // The errors of a refusal are *fence.StaleTokenError, *fence.WrongLockError, *fence.FieldError, fence.ErrNoGrant and
 // *EnvelopeError; nothing has been written then. The same goes for an error of edit, which is returned as it is, and for
-// others. An *UncertainError, whatever it wraps, says that the write was sent and may have taken effect. ctx bounds the whole.
+// others. An *UncertainError, whatever it wraps, says that the write was sent and may have taken effect; it matches
+// fence.ErrUnknownOutcome. ctx bounds the whole.
 func (b *Bucket) Update(ctx context.Context, resource string, edit func(*Edit) error) error {
 	return b.apply(ctx, resource, edit, b.read)
 }

@@ -111,7 +111,7 @@ func lostAnswerWithWritesBehindIt(t *testing.T, f fault, says error, behind int,
 	if traced && err != nil {
 		t.Errorf("%d behind it: %v", behind, err)
 	}
-	if !traced && (!errors.Is(err, ErrUncertain) || !errors.Is(err, fence.ErrStaleToken) || !errors.Is(err, says)) {
+	if !traced && (!errors.Is(err, fence.ErrUnknownOutcome) || !errors.Is(err, fence.ErrStaleToken) || !errors.Is(err, says)) {
 		t.Errorf("%d behind it, beyond trace: %v", behind, err)
 	}
 	if got, want := payload(t, b), "once "+strings.Repeat("later ", behind); got != want {
@@ -147,13 +147,14 @@ func TestRaceLostToManyWrites(t *testing.T) {
 	}
 }
 
-// A request that gets no answer and has not taken effect may still do so: that is what the error says.
+// A request that gets no answer and has not taken effect may still do so: that is what the error says, by the word of package
+// fence too.
 func TestDelayedRequest(t *testing.T) {
 	for _, arrives := range []bool{true, false} {
 		s := &scripted{put: first(delayed)}
 		b := bucketOn(t, s)
 		err := b.Update(under(t, 1), resource, add("late"))
-		if !errors.Is(err, ErrUncertain) || !errors.Is(err, errWire) {
+		if !errors.Is(err, ErrUncertain) || !errors.Is(err, fence.ErrUnknownOutcome) || !errors.Is(err, errWire) {
 			t.Fatalf("the write: %v", err)
 		}
 		if arrives {
@@ -234,9 +235,9 @@ func TestExactlyOnce(t *testing.T) {
 			switch {
 			case err == nil && n == 1:
 				outcomes["acknowledged"]++
-			case errors.Is(err, ErrUncertain) && n <= 1:
+			case errors.Is(err, ErrUncertain) && errors.Is(err, fence.ErrUnknownOutcome) && n <= 1:
 				outcomes[fmt.Sprintf("uncertain, %d", n)]++
-			case errors.Is(err, fence.ErrStaleToken) && !errors.Is(err, ErrUncertain) && n == 0:
+			case errors.Is(err, fence.ErrStaleToken) && !errors.Is(err, fence.ErrUnknownOutcome) && n == 0:
 				outcomes["refused"]++
 			default:
 				t.Errorf("seed %d: %q is there %d times: %v", seed, word, n, err)

@@ -242,8 +242,8 @@ func TestWatchFromARead(t *testing.T) {
 						t.Fatalf("node %d: %v after %v", i, err, kinds)
 					}
 					kinds, from = append(kinds, e.Kind), e.Rev
-					if e.Kind == watch.Granted && e.Token != int64(again.Token()) {
-						t.Errorf("node %d: token %d", i, e.Token)
+					if e.Kind == watch.Granted && e.Token != again.Token() {
+						t.Errorf("node %d: token %v", i, e.Token)
 					}
 					if len(kinds) == 2 || len(kinds) == 3 {
 						break

@@ -57,7 +57,7 @@ func (w *witness) follow(ctx context.Context, n *quorumlock.Node) {
 			return
 		}
 		if e.Kind == watch.Granted {
-			w.granted(e.Name, quorumlock.Token(e.Token))
+			w.granted(e.Name, e.Token)
 		}
 	}
 }

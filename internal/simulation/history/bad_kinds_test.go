@@ -192,7 +192,7 @@ var badKinds = []badHistory{
 		s.Asks(set("s", "x", "y"))
 		e := s.next(watch.Granted, "x", -1, a, "s")
 		s.tell(1, e)
-		f := s.next(watch.Granted, "y", e.Token, a, "s")
+		f := s.next(watch.Granted, "y", int64(e.Token), a, "s")
 		s.tell(1, f)
 	}},
 	{"a set holds a name that another holds", Exclusion, func(s *stage) {

@@ -69,7 +69,7 @@ func (h *History) digestObserver(id int64, name string) {
 
 func (h *History) digestEvent(observer int64, e *watch.Event, at instant) {
 	h.buf = appendText(append(h.buf[:0], byte(kindEvent)), e.Name, e.ServerID, e.Note, e.Value)
-	h.buf = appendNumbers(h.buf, observer, int64(at), e.Rev, int64(e.Kind), e.Token, e.Session, int64(e.Claim), int64(e.Index), int64(h.at(e.Time)),
+	h.buf = appendNumbers(h.buf, observer, int64(at), e.Rev, int64(e.Kind), int64(e.Token), e.Session, int64(e.Claim), int64(e.Index), int64(h.at(e.Time)),
 		int64(e.Mode), int64(e.Permits))
 	h.sum.Write(h.buf)
 }

@@ -102,7 +102,7 @@ func (r *replay) inTheDark(c *claim) bool {
 
 // find takes in a hold that began, or may have ended, while nobody looked, and is there.
 func (r *replay) find(c *claim, e *entry) {
-	c.phase, c.token = holding, e.Token
+	c.phase, c.token = holding, int64(e.Token)
 	r.put(c, (*queue).insert)
 	for _, name := range c.Names {
 		r.queue(name).alone(c)
@@ -170,7 +170,7 @@ func (r *replay) grant(c *claim, e *entry, s *session) {
 	case !waited && c.place == 0 && !r.waitersUnknown(c): // else it may have waited while nobody looked
 		c.place = e.Rev
 	}
-	c.phase, c.granted, c.token = holding, e, e.Token
+	c.phase, c.granted, c.token = holding, e, int64(e.Token)
 	if waited || c.from != nil {
 		r.put(c, (*queue).insert)
 	} else {

@@ -175,7 +175,7 @@ func TestGood(t *testing.T) {
 		"observers lag, restart, and see the past again": func(s *stage) {
 			a := s.next(watch.SessionOpened, "", 0, -1)
 			x := s.next(watch.Granted, "x", -1, a.Session)
-			y := s.next(watch.Released, "x", x.Token, a.Session)
+			y := s.next(watch.Released, "x", int64(x.Token), a.Session)
 			for k, o := range s.watchers {
 				for n, e := range []watch.Event{a, x, y} {
 					o.Event(e, ms(10*k+n))
@@ -185,7 +185,7 @@ func TestGood(t *testing.T) {
 			y.Time = ms(7777) // for display only
 			late.Event(x, ms(50))
 			late.Event(y, ms(50))
-			s.unlocked(during("x", 2, 3), x.Token, Clean)
+			s.unlocked(during("x", 2, 3), int64(x.Token), Clean)
 		},
 		"nobody looked while the cluster was down": func(s *stage) {
 			a := s.open(0)

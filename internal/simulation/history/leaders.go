@@ -74,8 +74,9 @@ func (j *judge) reigns() map[int64]*reign {
 		}
 	}
 	for i := range j.log.entries {
-		if e := &j.log.entries[i]; e.Kind == watch.ValueChanged && all[e.Token] != nil {
-			all[e.Token].values[e.Value] = e.Rev
+		e := &j.log.entries[i]
+		if r := all[int64(e.Token)]; r != nil && e.Kind == watch.ValueChanged {
+			r.values[e.Value] = e.Rev
 		}
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/watch"
 )
 
@@ -133,7 +134,7 @@ var logMutations = []mutation{
 			func(e *watch.Event) bool {
 				return e.Kind == watch.Queued && e.Mode == exclusive && m.alone(e) && m.heldAt(e)
 			},
-			func(e *watch.Event) { e.Kind, e.Token = watch.Granted, e.Rev })
+			func(e *watch.Event) { e.Kind, e.Token = watch.Granted, fence.Token(e.Rev) })
 	}},
 	{"a cancel is something else", "", func(m *mutator) bool {
 		return m.rewrite(func(e *watch.Event) bool { return e.Kind == watch.Cancelled && m.alone(e) && e.Rev+200 < m.last() }, becomes)
@@ -145,7 +146,7 @@ var logMutations = []mutation{
 		first := m.tape[i].event
 		return m.rewrite(func(e *watch.Event) bool { return e.Kind == watch.Queued && e.Rev > first.Rev && m.alone(e) },
 			func(e *watch.Event) {
-				e.Kind, e.Note, e.Name, e.Session, e.Token = watch.Granted, first.Note, first.Name, first.Session, e.Rev
+				e.Kind, e.Note, e.Name, e.Session, e.Token = watch.Granted, first.Note, first.Name, first.Session, fence.Token(e.Rev)
 			})
 	}},
 	{"a grant goes to a session that has ended", SessionRule, func(m *mutator) bool {
@@ -179,26 +180,26 @@ var primitiveMutations = []mutation{
 	{"a reader overlaps a writer", "", func(m *mutator) bool {
 		return m.rewrite(
 			func(e *watch.Event) bool { return e.Kind == watch.Queued && e.Mode == shared && m.writerAt(e) },
-			func(e *watch.Event) { e.Kind, e.Token = watch.Granted, e.Rev })
+			func(e *watch.Event) { e.Kind, e.Token = watch.Granted, fence.Token(e.Rev) })
 	}},
 	{"a reader passes a writer that waits", "", func(m *mutator) bool {
 		return m.rewrite(
 			func(e *watch.Event) bool { return e.Kind == watch.Queued && e.Mode == shared && !m.writerAt(e) },
-			func(e *watch.Event) { e.Kind, e.Token = watch.Granted, e.Rev })
+			func(e *watch.Event) { e.Kind, e.Token = watch.Granted, fence.Token(e.Rev) })
 	}},
 	{"a reader has a token of its own beside others", TokenRule, func(m *mutator) bool {
 		return m.rewrite(
 			func(e *watch.Event) bool {
-				return e.Kind == watch.Granted && e.Mode == shared && e.Token != e.Rev && m.asked[e.Note].From == ""
+				return e.Kind == watch.Granted && e.Mode == shared && e.Token != fence.Token(e.Rev) && m.asked[e.Note].From == ""
 			},
-			func(e *watch.Event) { e.Token = e.Rev })
+			func(e *watch.Event) { e.Token = fence.Token(e.Rev) })
 	}},
 	{"more permits than there are", Exclusion, func(m *mutator) bool {
 		return m.rewrite(
 			func(e *watch.Event) bool {
 				return e.Kind == watch.Queued && e.Mode == permits && m.heldAt(e) && !m.waitedAt(e)
 			},
-			func(e *watch.Event) { e.Kind, e.Token = watch.Granted, e.Rev })
+			func(e *watch.Event) { e.Kind, e.Token = watch.Granted, fence.Token(e.Rev) })
 	}},
 	{"other permits than asked for", AskedRule, func(m *mutator) bool {
 		return m.rewrite(func(e *watch.Event) bool { return e.Kind == watch.Granted && e.Mode == permits }, func(e *watch.Event) { e.Permits++ })
@@ -208,8 +209,10 @@ var primitiveMutations = []mutation{
 	}},
 	{"a set is granted under two tokens", SetRule, func(m *mutator) bool {
 		return m.rewrite(
-			func(e *watch.Event) bool { return e.Kind == watch.Granted && e.Token != e.Rev && !m.alone(e) },
-			func(e *watch.Event) { e.Token = e.Rev })
+			func(e *watch.Event) bool {
+				return e.Kind == watch.Granted && e.Token != fence.Token(e.Rev) && !m.alone(e)
+			},
+			func(e *watch.Event) { e.Token = fence.Token(e.Rev) })
 	}},
 	{"a lock delay is skipped", DelayRule, func(m *mutator) bool {
 		return m.rewrite(func(e *watch.Event) bool {

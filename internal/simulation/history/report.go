@@ -182,7 +182,7 @@ func describe(e *watch.Event) string {
 		text += fmt.Sprintf(" %q", e.Name)
 	}
 	if e.Token != 0 {
-		text += fmt.Sprintf(" token %d", e.Token)
+		text += fmt.Sprintf(" token %v", e.Token)
 	}
 	return fmt.Sprintf("%s session %d node %q note %q at index %d", text, e.Session, e.ServerID, e.Note, e.Index)
 }

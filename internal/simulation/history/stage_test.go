@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/watch"
 )
 
@@ -80,9 +81,9 @@ func (s *stage) next(kind watch.Kind, lock string, token, session int64, note ..
 		s.index++
 	}
 	s.rev++
-	e := watch.Event{Rev: s.rev, Kind: kind, Name: lock, Token: token, Session: session, ServerID: "n", Index: s.index, Time: ms(0)}
+	e := watch.Event{Rev: s.rev, Kind: kind, Name: lock, Token: fence.Token(token), Session: session, ServerID: "n", Index: s.index, Time: ms(0)}
 	if token == -1 {
-		e.Token = e.Rev
+		e.Token = fence.Token(e.Rev)
 	}
 	if session == -1 {
 		e.Session = e.Rev
@@ -93,8 +94,8 @@ func (s *stage) next(kind watch.Kind, lock string, token, session int64, note ..
 		e.Note = s.claimFor(&e)
 	}
 	about := e.Note
-	if tellsReason(kind) && s.ids[e.Token] != "" {
-		about = s.ids[e.Token]
+	if tellsReason(kind) && s.ids[int64(e.Token)] != "" {
+		about = s.ids[int64(e.Token)]
 	}
 	e.Claim = s.number(about)
 	return e
@@ -111,16 +112,16 @@ func (s *stage) claimFor(e *watch.Event) string {
 		if i >= 0 {
 			id := s.waiting[i].ID
 			s.waiting = slices.Delete(s.waiting, i, i+1)
-			s.ids[e.Token] = id
+			s.ids[int64(e.Token)] = id
 			return id
 		}
 	default:
-		if id := s.ids[e.Token]; id != "" {
+		if id := s.ids[int64(e.Token)]; id != "" {
 			return id
 		}
 	}
 	s.Asks(fresh.Claim)
-	s.ids[e.Token] = fresh.ID
+	s.ids[int64(e.Token)] = fresh.ID
 	return fresh.ID
 }
 
@@ -195,7 +196,7 @@ func (s *stage) stepAbout(at int, kind watch.Kind, id string, token, session int
 	for _, name := range c.Names {
 		s.rev++
 		s.tell(at, watch.Event{
-			Rev: s.rev, Kind: kind, Name: name, Token: token, Session: session, Claim: s.number(id), ServerID: "n", Index: s.index, Time: ms(0),
+			Rev: s.rev, Kind: kind, Name: name, Token: fence.Token(token), Session: session, Claim: s.number(id), ServerID: "n", Index: s.index, Time: ms(0),
 			Note: note, Mode: c.Mode, Permits: c.Permits,
 		})
 	}

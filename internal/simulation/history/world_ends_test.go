@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/watch"
 )
 
@@ -156,7 +157,7 @@ func (w *world) proclaim() {
 	value := fmt.Sprint("value ", w.rev)
 	w.note(record{kind: kindProclaimed, call: w.around(c.lock(), c.given), id: c.ID, other: value, outcome: Clean})
 	w.tell(watch.Event{
-		Kind: watch.ValueChanged, Name: c.lock(), Token: c.token, Session: c.session, Claim: c.number, Note: c.ID, Mode: c.Mode,
+		Kind: watch.ValueChanged, Name: c.lock(), Token: fence.Token(c.token), Session: c.session, Claim: c.number, Note: c.ID, Mode: c.Mode,
 		Permits: c.Permits, Value: value,
 	})
 	if c.Mode == exclusive {

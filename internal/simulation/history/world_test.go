@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/watch"
 )
 
@@ -94,7 +95,7 @@ func (w *world) tell(e watch.Event) int64 {
 // emit tells of a claim on each of its names.
 func (w *world) emit(kind watch.Kind, c *worldClaim, note string) {
 	for _, name := range c.Names {
-		w.tell(watch.Event{Kind: kind, Name: name, Token: c.token, Session: c.session, Claim: c.number, Note: note, Mode: c.Mode, Permits: c.Permits})
+		w.tell(watch.Event{Kind: kind, Name: name, Token: fence.Token(c.token), Session: c.session, Claim: c.number, Note: note, Mode: c.Mode, Permits: c.Permits})
 	}
 }
 
