@@ -8,7 +8,10 @@
 //		...
 //		resp, err := client.Do(req)
 //		...
-//		return httpfence.Error(resp) // a *fence.StaleTokenError if another has written since
+//		if err := httpfence.Error(resp); err != nil { // a *fence.StaleTokenError if another has written since
+//			return err
+//		}
+//		return check(resp.StatusCode) // what the service itself says
 //	})
 //
 // On the server, with any checker:

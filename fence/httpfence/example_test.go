@@ -48,6 +48,9 @@ func Example() {
 			return err
 		}
 		text, err := io.ReadAll(resp.Body)
+		if resp.StatusCode != http.StatusOK { // the service's own errors are not the fence's
+			return errors.Join(fmt.Errorf("%s: %s", resp.Status, text), err)
+		}
 		fmt.Printf("%s: %s\n", resp.Status, text)
 		return err
 	}

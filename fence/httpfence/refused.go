@@ -16,7 +16,8 @@ import (
 var (
 	// ErrNotWritten: the server failed, and nothing was written. With status 503 the same request may be sent again.
 	ErrNotWritten = errors.New("nothing was written")
-	// ErrMalformed: the answer says that it is a problem of Handler and cannot be read as one.
+	// ErrMalformed: the answer may be one of Handler, and cannot be read: it was cut off, or read before. Whether anything was
+	// written is not known.
 	ErrMalformed = errors.New("malformed answer of a fence")
 )
 
@@ -26,17 +27,23 @@ const maxProblem = 32 << 10
 // Error gives the error by which a server's Handler has refused a request or failed: a *fence.StaleTokenError, a
 // *fence.WrongLockError, fence.ErrNoGrant, a *fence.FieldError, ErrNotWritten, fence.ErrUnknownOutcome, or ErrMalformed. It is
 // nil for every other response, whatever its status: those of the handler that is fenced, and of proxies on the way, are for
-// the caller to judge. So are those to HEAD, which have no body.
+// the caller to judge, so look at the status too. So are those to HEAD, which have no body.
 //
-// Error reads at most 32 KiB of the body, and only if its media type is that of a problem; what it read can be read again.
-// Closing the body remains the caller's.
+// Call it before anything else reads the body. Error reads at most 32 KiB of it, and only if its media type is that of a
+// problem; what it read can be read again. Closing the body remains the caller's.
 func Error(resp *http.Response) error {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode < 400 || media != problemMedia || resp.Body == nil {
+	if resp.StatusCode < 400 || media != problemMedia || resp.Body == nil || isHead(resp) {
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	resp.Body = &reread{io.MultiReader(bytes.NewReader(text), &ending{resp.Body, err}), resp.Body}
+	if err != nil {
+		return fmt.Errorf("%w: status %d: %w", ErrMalformed, resp.StatusCode, err)
+	}
+	if len(text) == 0 {
+		return fmt.Errorf("%w: status %d, and the body has been read, or is empty", ErrMalformed, resp.StatusCode)
+	}
 	var kind struct{ Type string }
 	if json.Unmarshal(text, &kind) != nil || !strings.HasPrefix(kind.Type, typeBase) {
 		return nil // a problem of somebody else
@@ -46,6 +53,10 @@ func Error(resp *http.Response) error {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return p.refused(resp.StatusCode)
+}
+
+func isHead(resp *http.Response) bool {
+	return resp.Request != nil && resp.Request.Method == http.MethodHead
 }
 
 type reread struct {

@@ -39,7 +39,7 @@ func TestErrorOfHostileAnswers(t *testing.T) {
 		"problem without a type":   {412, media, `{}`, nil},
 		"type is no string":        {412, media, `{"type":7}`, nil},
 		"not JSON":                 {412, media, `<html>`, nil},
-		"no body":                  {412, media, ``, nil},
+		"no body":                  {412, media, ``, broken},
 		"another media type":       {412, "application/json", good, nil},
 		"two media types":          {412, media + ", text/html", good, nil},
 		"success":                  {200, media, good, nil},
@@ -102,11 +102,25 @@ func TestErrorReadsABoundedPart(t *testing.T) {
 	}
 }
 
-// A connection that breaks within the body is not hidden from who reads on.
+// What has been read before cannot be judged any more, and is not taken for good. An answer to HEAD never had a body.
+func TestErrorAfterTheBodyWasRead(t *testing.T) {
+	for method, want := range map[string]error{http.MethodPut: httpfence.ErrMalformed, http.MethodHead: nil} {
+		resp := answer(412, "application/problem+json", "{}")
+		resp.Request = httptest.NewRequest(method, "/", nil)
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		if err := httpfence.Error(resp); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("%s: %v, want %v", method, err, want)
+		}
+	}
+}
+
+// A connection that breaks within the body may have cut off a refusal, and is not hidden from who reads on.
 func TestErrorKeepsTheEndOfABrokenBody(t *testing.T) {
 	resp := answer(412, "application/problem+json", "")
 	resp.Body = io.NopCloser(&brokenBody{strings.NewReader(`{"type"`)})
-	if err := httpfence.Error(resp); err != nil {
+	if err := httpfence.Error(resp); !errors.Is(err, httpfence.ErrMalformed) || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
 	if text, err := io.ReadAll(resp.Body); string(text) != `{"type"` || err != io.ErrUnexpectedEOF {

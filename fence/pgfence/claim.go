@@ -55,8 +55,14 @@ func (c config) claim(ctx context.Context, tx *sql.Tx, resource string) error {
 }
 
 func claiming(ctx context.Context, resource string, err error) error {
-	return fmt.Errorf("pgfence: claim %q: %w", resource, withContext(ctx, err))
+	hint := ""
+	if sqlState(err) == undefinedTable {
+		hint = " (Migrate makes it)"
+	}
+	return fmt.Errorf("pgfence: claim %q: %w%s", resource, withContext(ctx, err), hint)
 }
+
+const undefinedTable = "42P01"
 
 // shown is the grant for the resource, if both are valid.
 func shown(ctx context.Context, resource string) (fence.Grant, error) {

@@ -37,6 +37,18 @@ func TestMigrateAtOnce(t *testing.T) {
 	})
 }
 
+// Whoever forgets to migrate is told what to do.
+func TestWithoutMigrate(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		err := pgfence.Tx(w.holder(41), w.DB, "a", set(1), pgfence.Table("forgotten"))
+		if err == nil || stateOf(err) != "42P01" || !strings.Contains(err.Error(), "Migrate") {
+			t.Errorf("%v", err)
+		}
+		must(t, pgfence.Migrate(w.ctx, w.DB, pgfence.Table("forgotten")))
+		must(t, pgfence.Tx(w.holder(41), w.DB, "a", set(1), pgfence.Table("forgotten")))
+	})
+}
+
 // Where the table stands already Migrate neither waits for writers, nor makes them wait, nor needs rights.
 func TestMigrateAgain(t *testing.T) {
 	eachDriver(t, func(t *testing.T, w *world) {
