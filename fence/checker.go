@@ -15,5 +15,8 @@ type Checker interface {
 // Claim makes the resource refuse every token lower than that of the grant in ctx from now on, without writing anything. Whoever computes a write from what
 // it read claims before it reads: the predecessor's last write is then either in what it reads, or refused.
 func Claim(ctx context.Context, c Checker, resource string) error {
+	if c == nil {
+		return &FieldError{Field: "checker", Problem: "must not be nil"}
+	}
 	return c.Do(ctx, resource, func(context.Context) error { return nil })
 }

@@ -48,6 +48,9 @@ var _ Checker = (*Guard)(nil)
 // before it failed is not known here. ctx bounds the wait for the turn: its error, and its cause, are
 // found in the one returned.
 func (g *Guard) Do(ctx context.Context, resource string, write func(ctx context.Context) error) error {
+	if write == nil {
+		return &FieldError{Field: "write", Problem: "must not be nil"}
+	}
 	grant, err := FromContext(ctx, resource)
 	if err != nil {
 		return err

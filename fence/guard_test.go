@@ -2,6 +2,7 @@ package fence_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -59,4 +60,19 @@ func TestGuardConforms(t *testing.T) {
 
 func TestGuardRefusesStaleHolders(t *testing.T) {
 	fencetest.Stale(t, newInMemory(), fencetest.Successions(t))
+}
+
+// What is missing is told before anything is judged, and takes no place in the Guard.
+func TestGuardNeedsAWrite(t *testing.T) {
+	ctx := fence.NewContext(t.Context(), fence.Grant{Cluster: "c", Lock: "l", Token: 42})
+	var g fence.Guard
+	if err := g.Do(ctx, "r", nil); !errors.Is(err, fence.ErrInvalid) {
+		t.Errorf("no write: %v", err)
+	}
+	if last := g.Last("r"); last != (fence.Grant{}) {
+		t.Errorf("accepted: %v", last)
+	}
+	if err := fence.Claim(ctx, nil, "r"); !errors.Is(err, fence.ErrInvalid) {
+		t.Errorf("no checker: %v", err)
+	}
 }

@@ -113,6 +113,9 @@ func TestEditFails(t *testing.T) {
 	if err := b.Update(under(t, 1), resource, func(e *Edit) error { e.Set([]byte("x")); return mine }); err != mine || s.puts != 0 {
 		t.Errorf("%v after %d writes", err, s.puts)
 	}
+	if err := b.Update(under(t, 1), resource, nil); !errors.Is(err, fence.ErrInvalid) || s.puts != 0 {
+		t.Errorf("no edit: %v after %d writes", err, s.puts)
+	}
 	ctx, cancel := context.WithCancelCause(under(t, 1))
 	cancel(mine)
 	if err := b.Put(ctx, resource, nil); !errors.Is(err, context.Canceled) || !errors.Is(err, mine) {

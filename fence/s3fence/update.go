@@ -43,6 +43,9 @@ func (e *Edit) Delete() {
 // others. An *UncertainError, whatever it wraps, says that the write was sent and may have taken effect; it matches
 // fence.ErrUnknownOutcome. ctx bounds the whole.
 func (b *Bucket) Update(ctx context.Context, resource string, edit func(*Edit) error) error {
+	if edit == nil {
+		return &fence.FieldError{Field: "edit", Problem: "must not be nil"}
+	}
 	return b.apply(ctx, resource, edit, b.read)
 }
 
