@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // row is one line of the table of faults.
@@ -70,7 +72,7 @@ func (l *lane) faultWhileHeld(ctx context.Context, r *room, a, b *process, fault
 	if err != nil {
 		return err
 	}
-	l.say(plain, "granted", "to %s%s", a.name, r.shownToken(first))
+	l.say(demokit.Plain, "granted", "to %s%s", a.name, r.shownToken(first))
 	if err := l.work(ctx, r.url, b); err != nil {
 		return err
 	}
@@ -88,7 +90,7 @@ func (l *lane) faultWhileHeld(ctx context.Context, r *room, a, b *process, fault
 		if _, err := l.holding(ctx, r.store, b, 0); err != nil {
 			return err
 		}
-		l.say(good, "passed on", "to %s, when %s had given it back", b.name, a.name)
+		l.say(demokit.Good, "passed on", "to %s, when %s had given it back", b.name, a.name)
 	}
 	return l.rest(ctx, b)
 }
@@ -102,19 +104,19 @@ func (l *lane) grantedBeside(ctx context.Context, r *room, first int, b *process
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case err != nil:
-		l.say(good, "not granted", "to %s, which asked for %v more", b.name, window)
+		l.say(demokit.Good, "not granted", "to %s, which asked for %v more", b.name, window)
 		return false, nil
 	}
 	a := r.view().beliefs[first-1].worker
-	l.say(trouble, "granted twice", "to %s too%s, while %s holds", b.name, r.shownToken(r.view().grant(b.name)), a)
-	ending, cancelEnding := within(ctx, l.ttl+actBound, a+" did not find out")
+	l.say(demokit.Trouble, "granted twice", "to %s too%s, while %s holds", b.name, r.shownToken(r.view().grant(b.name)), a)
+	ending, cancelEnding := demokit.Within(ctx, l.ttl+actBound, a+" did not find out")
 	defer cancelEnding()
 	if err := r.await(ending, func(v view) bool { return v.beliefs[first-1].ended }); err != nil {
 		return false, err
 	}
 	v := r.view()
 	late := r.now() - v.beliefs[v.grant(b.name)-1].begin
-	l.say(plain, "found out", "%s, %.1f s after %s was granted the lock", a, late.Seconds(), b.name)
+	l.say(demokit.Plain, "found out", "%s, %.1f s after %s was granted the lock", a, late.Seconds(), b.name)
 	return true, nil
 }
 
@@ -135,13 +137,13 @@ func (l *lane) pauseHolder(ctx context.Context, r *room, a, b *process) error {
 		return err
 	}
 	sent := r.view().beliefs[first-1].writes
-	l.say(trouble, "pause", "%s is stopped (SIGSTOP) between its look and its write, until its lease is over", a.name)
+	l.say(demokit.Trouble, "pause", "%s is stopped (SIGSTOP) between its look and its write, until its lease is over", a.name)
 	began := time.Now()
 	next, err := l.holding(ctx, r.store, b, 0)
 	if err != nil {
 		return err
 	}
-	l.say(plain, "granted", "to %s%s, %.1f s later", b.name, r.shownToken(next), time.Since(began).Seconds())
+	l.say(demokit.Plain, "granted", "to %s%s, %.1f s later", b.name, r.shownToken(next), time.Since(began).Seconds())
 	if n := r.view().beliefs[first-1].writes; n != sent {
 		return fmt.Errorf("%s wrote while it was stopped", a.name)
 	}
@@ -155,7 +157,7 @@ func (l *lane) pauseHolder(ctx context.Context, r *room, a, b *process) error {
 func (l *lane) stopAtRead(ctx context.Context, r *room, p *process) error {
 	stopped := make(chan error, 1)
 	r.trap(p.name, func() { stopped <- p.freeze() })
-	ctx, cancel := within(ctx, actBound, p.name+" did not read")
+	ctx, cancel := demokit.Within(ctx, actBound, p.name+" did not read")
 	defer cancel()
 	select {
 	case err := <-stopped:
@@ -172,7 +174,7 @@ func (l *lane) resume(ctx context.Context, r *room, id int, p *process) error {
 	if err := p.thaw(); err != nil {
 		return err
 	}
-	ctx, cancel := within(ctx, actBound, p.name+" did not come back")
+	ctx, cancel := demokit.Within(ctx, actBound, p.name+" did not come back")
 	defer cancel()
 	if err := r.await(ctx, func(v view) bool { return v.beliefs[id-1].ended }); err != nil {
 		return err
@@ -182,9 +184,9 @@ func (l *lane) resume(ctx context.Context, r *room, id int, p *process) error {
 	}
 	switch {
 	case r.tally().refused > refused:
-		l.say(good, "late write", "%s goes on (SIGCONT): the fence refuses its write, the copy without a fence takes it", p.name)
+		l.say(demokit.Good, "late write", "%s goes on (SIGCONT): the fence refuses its write, the copy without a fence takes it", p.name)
 	default:
-		l.say(trouble, "late write", "%s goes on (SIGCONT): its write is taken", p.name)
+		l.say(demokit.Trouble, "late write", "%s goes on (SIGCONT): its write is taken", p.name)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // quorum is three instances of a service with quorumlock in it. Each of them works, and is a member.
@@ -22,7 +24,7 @@ const instances = 3
 func startQuorum(ctx context.Context, l *lane, inMemory bool) (*quorum, error) {
 	s := &quorum{lane: l, inMemory: inMemory}
 	var err error
-	if s.addrs, err = freeAddrs(instances); err != nil {
+	if s.addrs, err = demokit.FreeAddrs(instances); err != nil {
 		return nil, err
 	}
 	for i := range instances {
@@ -45,16 +47,16 @@ func (s *quorum) launch(i int) (*process, error) {
 			return nil, err
 		}
 	}
-	return s.launcher.startWorker(workerOptions{
+	return startWorker(s.launcher, workerOptions{
 		kind: kindQuorum, name: fmt.Sprintf("instance-%d", i+1), ttl: s.ttl, addr: s.addrs[i], servers: s.addrs, dir: dir,
 	})
 }
 
 // whole waits until all instances vote, by the word of each, and gives the place of the one that leads.
 func (s *quorum) whole(ctx context.Context) (leader int, err error) {
-	ctx, cancel := within(ctx, startBound, "the instances are not all in the quorum")
+	ctx, cancel := demokit.Within(ctx, startBound, "the instances are not all in the quorum")
 	defer cancel()
-	err = poll(ctx, func() error {
+	err = demokit.Poll(ctx, func() error {
 		leads := ""
 		for _, p := range s.procs {
 			r, err := p.ask(ctx, command{Verb: verbReady})
@@ -91,7 +93,7 @@ func runQuorum(ctx context.Context, l *lane) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.say(plain, "started", "three instances, session TTL %v", l.ttl)
+	l.say(demokit.Plain, "started", "three instances, session TTL %v", l.ttl)
 	unheard, err := repeat(ctx, l.rounds, s.killUnheard)
 	if err != nil {
 		return nil, err
@@ -124,19 +126,19 @@ func (s *quorum) killUnheard(ctx context.Context, r *room) error {
 	if err := errors.Join(a.freeze(), b.freeze()); err != nil {
 		return err
 	}
-	s.say(trouble, "replicas lag", "%s leads; %s and %s are frozen (SIGSTOP)", leader.name, a.name, b.name)
+	s.say(demokit.Trouble, "replicas lag", "%s leads; %s and %s are frozen (SIGSTOP)", leader.name, a.name, b.name)
 	if err := s.work(ctx, r.url, leader); err != nil {
 		return err
 	}
-	if err := sleep(ctx, unheardFor); err != nil {
+	if err := demokit.Sleep(ctx, unheardFor); err != nil {
 		return err
 	}
 	if r.view().grant(leader.name) > 0 {
 		return fmt.Errorf("%s was granted the lock without a majority", leader.name)
 	}
-	s.say(good, "not granted", "to %s in %v: no majority has heard of it", leader.name, unheardFor)
+	s.say(demokit.Good, "not granted", "to %s in %v: no majority has heard of it", leader.name, unheardFor)
 	leader.kill()
-	s.say(trouble, "kill", "%s, the raft leader, is gone (SIGKILL); the others go on (SIGCONT)", leader.name)
+	s.say(demokit.Trouble, "kill", "%s, the raft leader, is gone (SIGKILL); the others go on (SIGCONT)", leader.name)
 	if err := errors.Join(a.thaw(), b.thaw()); err != nil {
 		return err
 	}
@@ -159,7 +161,7 @@ func (s *quorum) passOn(ctx context.Context, r *room, procs ...*process) error {
 		if err != nil {
 			return err
 		}
-		s.say(good, "granted", "to %s%s", p.name, r.shownToken(id))
+		s.say(demokit.Good, "granted", "to %s%s", p.name, r.shownToken(id))
 		if err := s.rest(ctx, p); err != nil {
 			return err
 		}
@@ -178,7 +180,7 @@ func (s *quorum) renew(ctx context.Context, i int) error {
 	if _, err := s.whole(ctx); err != nil {
 		return err
 	}
-	s.say(plain, "restarted", "%s, with an empty directory, votes again after %.1f s", p.name, time.Since(began).Seconds())
+	s.say(demokit.Plain, "restarted", "%s, with an empty directory, votes again after %.1f s", p.name, time.Since(began).Seconds())
 	return nil
 }
 
@@ -192,7 +194,7 @@ func (s *quorum) killGranter(ctx context.Context, r *room) error {
 	a, b := s.others(i)
 	err = s.faultWhileHeld(ctx, r, a, b, func(ctx context.Context) error {
 		s.procs[i].kill()
-		s.say(trouble, "kill", "%s, the raft leader, is gone (SIGKILL)", s.procs[i].name)
+		s.say(demokit.Trouble, "kill", "%s, the raft leader, is gone (SIGKILL)", s.procs[i].name)
 		if err := s.renew(ctx, i); err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumlock/quorumlock/internal/servers"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // redlock is three independent Redis servers.
@@ -38,7 +40,7 @@ func startRedlock(ctx context.Context, l *lane, settings []string, workers ...st
 		addrs = append(addrs, server.Addr)
 	}
 	for _, name := range workers {
-		p, err := l.launcher.startWorker(workerOptions{kind: kindRedlock, name: name, ttl: l.ttl, servers: addrs})
+		p, err := startWorker(l.launcher, workerOptions{kind: kindRedlock, name: name, ttl: l.ttl, servers: addrs})
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +66,7 @@ func runRedlock(ctx context.Context, l *lane) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.say(plain, "started", "three servers that fsync each command, TTL %v", l.ttl)
+	l.say(demokit.Plain, "started", "three servers that fsync each command, TTL %v", l.ttl)
 	crashed, err := repeat(ctx, 1, s.crash)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func runForgetful(ctx context.Context, l *lane) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.say(plain, "started", "three servers that keep nothing on disk, TTL %v", l.ttl)
+	l.say(demokit.Plain, "started", "three servers that keep nothing on disk, TTL %v", l.ttl)
 	crashed, err := repeat(ctx, l.rounds, s.crash)
 	if err != nil {
 		return nil, err
@@ -140,7 +142,7 @@ func (s *redlock) restart(ctx context.Context, i int) error {
 	}
 	s.servers[i] = next
 	s.lane.servers = append(s.lane.servers, next)
-	s.say(trouble, "crash", "server %d of 3 is killed (SIGKILL) and started again", i+1)
+	s.say(demokit.Trouble, "crash", "server %d of 3 is killed (SIGKILL) and started again", i+1)
 	after, err := lockValue(ctx, next)
 	if err != nil {
 		return err

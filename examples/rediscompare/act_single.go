@@ -15,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumlock/quorumlock/internal/servers"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // single is one Redis primary with a replica, and who tells clients which one is the primary.
@@ -47,7 +49,7 @@ func startSingle(ctx context.Context, l *lane, settings []string, workers ...str
 		return nil, nil, err
 	}
 	for _, name := range workers {
-		p, err := l.launcher.startWorker(workerOptions{kind: kindSingle, name: name, ttl: l.ttl, primary: s.url})
+		p, err := startWorker(l.launcher, workerOptions{kind: kindSingle, name: name, ttl: l.ttl, primary: s.url})
 		if err != nil {
 			stop()
 			return nil, nil, err
@@ -65,14 +67,14 @@ func (s *single) addReplica(ctx context.Context, settings []string) (err error) 
 	if s.replica, err = s.redis(ctx, settings...); err != nil {
 		return err
 	}
-	ctx, cancel := within(ctx, startBound, "the replica is not in step")
+	ctx, cancel := demokit.Within(ctx, startBound, "the replica is not in step")
 	defer cancel()
 	return s.atPrimary(func(c *redis.Client) error {
-		return poll(ctx, func() error {
+		return demokit.Poll(ctx, func() error {
 			if err := c.Incr(ctx, "in-step").Err(); err != nil {
 				return err
 			}
-			n, err := c.Wait(ctx, 1, pollPause).Result()
+			n, err := c.Wait(ctx, 1, demokit.PollPause).Result()
 			if err == nil && n < 1 {
 				err = errors.New("no replica has acknowledged")
 			}
@@ -96,7 +98,7 @@ func runSingle(ctx context.Context, l *lane) ([]row, error) {
 		return nil, err
 	}
 	defer stop()
-	l.say(plain, "started", "a primary and its replica, TTL %v", l.ttl)
+	l.say(demokit.Plain, "started", "a primary and its replica, TTL %v", l.ttl)
 	base := row{system: "Single Redis lock", keeps: "nothing, replica"}
 	lost, err := repeat(ctx, l.rounds, s.failOver)
 	if err != nil {
@@ -146,7 +148,7 @@ func (s *single) cutReplica(ctx context.Context) error {
 		if !strings.Contains(info, "connected_slaves:0") {
 			return errors.New("cut the replica: it is still connected")
 		}
-		s.say(trouble, "replica lags", "it is frozen (SIGSTOP) and its connection is cut")
+		s.say(demokit.Trouble, "replica lags", "it is frozen (SIGSTOP) and its connection is cut")
 		return nil
 	})
 }
@@ -172,6 +174,6 @@ func (s *single) promote(ctx context.Context) error {
 	}
 	s.primary, s.replica = s.replica, nil
 	s.directory.addr.Store(s.primary.Addr)
-	s.say(trouble, "fail-over", "the primary is killed (SIGKILL), the replica promoted (REPLICAOF NO ONE)")
+	s.say(demokit.Trouble, "fail-over", "the primary is killed (SIGKILL), the replica promoted (REPLICAOF NO ONE)")
 	return nil
 }

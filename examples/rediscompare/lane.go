@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/servers"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 const (
@@ -24,8 +26,8 @@ const (
 type lane struct {
 	extent
 	name     string
-	line     *timeline
-	launcher *launcher
+	line     *demokit.Timeline
+	launcher *demokit.Launcher
 	ttl      time.Duration
 	dir      string // of files of its own
 
@@ -34,8 +36,8 @@ type lane struct {
 	dirs    int
 }
 
-func (l *lane) say(c tone, what, format string, args ...any) {
-	l.line.say(c, l.name, what, format, args...)
+func (l *lane) say(c demokit.Tone, what, format string, args ...any) {
+	l.line.Say(c, l.name, what, format, args...)
 }
 
 // newDir is an empty directory that nobody has used before.
@@ -79,7 +81,7 @@ func (l *lane) work(ctx context.Context, storeURL string, procs ...*process) err
 
 // rest has workers give the lock back and contend no more.
 func (l *lane) rest(ctx context.Context, procs ...*process) error {
-	ctx, cancel := within(ctx, actBound, "no rest")
+	ctx, cancel := demokit.Within(ctx, actBound, "no rest")
 	defer cancel()
 	for _, p := range procs {
 		if _, err := p.ask(ctx, command{Verb: verbRest}); err != nil {
@@ -90,7 +92,7 @@ func (l *lane) rest(ctx context.Context, procs ...*process) error {
 }
 
 func (l *lane) ready(ctx context.Context, procs ...*process) error {
-	ctx, cancel := within(ctx, startBound, "not ready")
+	ctx, cancel := demokit.Within(ctx, startBound, "not ready")
 	defer cancel()
 	for _, p := range procs {
 		if _, err := p.ask(ctx, command{Verb: verbReady}); err != nil {
@@ -102,7 +104,7 @@ func (l *lane) ready(ctx context.Context, procs ...*process) error {
 
 // holding waits until a worker holds, by a grant newer than the one named, and has written. It gives the grant.
 func (l *lane) holding(ctx context.Context, s *store, p *process, after int) (int, error) {
-	ctx, cancel := within(ctx, l.ttl+actBound, p.name+" was not granted the lock")
+	ctx, cancel := demokit.Within(ctx, l.ttl+actBound, p.name+" was not granted the lock")
 	defer cancel()
 	var id int
 	err := s.await(ctx, func(v view) bool {

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumlock/quorumlock/fence"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // redlockLocker is Redlock over independent servers, by the best-known Go implementation: a majority, and a validity of the
@@ -45,7 +47,7 @@ func (l *redlockLocker) acquire(ctx context.Context, name string, _ bool) (hold,
 		if err == nil {
 			return &redlockHold{mutex: m, ttl: l.ttl}, nil
 		}
-		if sleep(ctx, retryPause()) != nil {
+		if demokit.Sleep(ctx, retryPause()) != nil {
 			return nil, fmt.Errorf("lock %s: %w; last answer: %w", name, context.Cause(ctx), err)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumlock/quorumlock/fence"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // singleLocker is the lock of one Redis server: SET NX PX with a random value, released and extended by scripts that compare
@@ -56,7 +58,7 @@ func (l *singleLocker) acquire(ctx context.Context, name string, fenced bool) (h
 			return h, nil
 		}
 		// An error is a server that is gone: another one may be the primary at the next try.
-		if sleep(ctx, retryPause()) != nil {
+		if demokit.Sleep(ctx, retryPause()) != nil {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, context.Cause(ctx)), err)
 		}
 	}

@@ -173,33 +173,3 @@ func TestCommandLine(t *testing.T) {
 		})
 	}
 }
-
-func TestTailKeepsTheEnd(t *testing.T) {
-	var log tail
-	for range 3 {
-		_, _ = log.Write(bytes.Repeat([]byte("x"), tailBytes))
-	}
-	_, _ = log.Write([]byte("end\n"))
-	if s := log.String(); len(s) != tailBytes-1 || !strings.HasSuffix(s, "xend") {
-		t.Errorf("%d bytes, ending in %q", len(s), s[max(0, len(s)-8):])
-	}
-}
-
-func TestPoll(t *testing.T) {
-	never := errors.New("still not")
-	ctx, cancel := within(t.Context(), 3*pollPause, "no answer")
-	defer cancel()
-	err := poll(ctx, func() error { return never })
-	if !errors.Is(err, never) || !strings.HasPrefix(err.Error(), "no answer within") {
-		t.Errorf("poll ended with %v", err)
-	}
-	left := 2
-	if err := poll(t.Context(), func() error {
-		if left--; left > 0 {
-			return never
-		}
-		return nil
-	}); err != nil || left != 0 {
-		t.Errorf("%v with %d questions left", err, left)
-	}
-}

@@ -17,6 +17,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/quorumlock/quorumlock"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 const (
@@ -61,8 +63,8 @@ type extent struct {
 // comparison runs the parts.
 type comparison struct {
 	extent
-	line     *timeline
-	launcher *launcher
+	line     *demokit.Timeline
+	launcher *demokit.Launcher
 	dir      string
 }
 
@@ -71,24 +73,24 @@ func runComparison(ctx context.Context, e extent, stdout io.Writer) (err error) 
 	logging.Disable()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := within(ctx, runBound, "the comparison did not come to its end")
+	ctx, cancel := demokit.Within(ctx, runBound, "the comparison did not come to its end")
 	defer cancel()
-	c := &comparison{extent: e, line: newTimeline(stdout), launcher: newLauncher()}
-	defer c.launcher.close()
+	c := &comparison{extent: e, line: demokit.NewTimeline(stdout), launcher: demokit.NewLauncher()}
+	defer c.launcher.Close()
 	if c.dir, err = os.MkdirTemp("", "rediscompare-"); err != nil {
 		return fmt.Errorf("data directories: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(c.dir)) }()
 	r, err := c.run(ctx)
 	if err != nil {
-		c.line.say(fatal, "", "failed", "%v", err)
+		c.line.Say(demokit.Fatal, "", "failed", "%v", err)
 		return err
 	}
-	c.line.print(r.table() + "\n")
+	c.line.Print(r.table() + "\n")
 	if err := r.verdict(); err != nil {
 		return err
 	}
-	c.line.print(r.summary(time.Since(c.line.start)) + "\n")
+	c.line.Print(r.summary(c.line.Elapsed()) + "\n")
 	return nil
 }
 

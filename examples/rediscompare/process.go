@@ -10,61 +10,34 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
-
-// launcher starts children from one thread, with which the kernel ends them (see dieWithParent).
-type launcher struct{ starts chan func() }
-
-func newLauncher() *launcher {
-	l := &launcher{starts: make(chan func())}
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		for start := range l.starts {
-			start()
-		}
-	}()
-	return l
-}
-
-// close ends the thread, and whatever children are left.
-func (l *launcher) close() { close(l.starts) }
-
-func (l *launcher) start(cmd *exec.Cmd) error {
-	started := make(chan error, 1)
-	l.starts <- func() { started <- cmd.Start() }
-	return <-started
-}
 
 // process is one worker as the parent sees it. It takes one command at a time.
 type process struct {
 	name   string
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	log    *tail
+	log    *demokit.Tail
 	asked  sync.Mutex
 	answer chan reply    // closed when the worker's output ends
 	exited chan struct{} // closed when it is gone
 }
 
 // startWorker starts this very program again, as one worker.
-func (l *launcher) startWorker(o workerOptions) (*process, error) {
+func startWorker(l *demokit.Launcher, o workerOptions) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	p := &process{name: o.name, log: &tail{}, answer: make(chan reply), exited: make(chan struct{})}
+	p := &process{name: o.name, log: &demokit.Tail{}, answer: make(chan reply), exited: make(chan struct{})}
 	p.cmd = exec.Command(self, "-worker", o.kind, "-name", o.name, "-ttl", o.ttl.String(), "-servers", strings.Join(o.servers, ","),
 		"-primary", o.primary, "-addr", o.addr, "-dir", o.dir)
 	p.cmd.Stderr = p.log
-	p.cmd.WaitDelay = time.Second // a grandchild that kept the pipe could hold Wait for ever
-	// In a group of its own: an interrupt typed at the terminal reaches only the parent, which ends its children in order.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(p.cmd.SysProcAttr)
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", o.name, err)
 	}
@@ -72,7 +45,7 @@ func (l *launcher) startWorker(o workerOptions) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", o.name, err)
 	}
-	if err := l.start(p.cmd); err != nil {
+	if err := l.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", o.name, err)
 	}
 	go p.listen(stdout)
@@ -144,26 +117,4 @@ func (p *process) kill() {
 // leftBehind tells whether any process of the worker's group still exists after the worker itself is gone.
 func (p *process) leftBehind() bool {
 	return !errors.Is(syscall.Kill(-p.cmd.Process.Pid, 0), syscall.ESRCH)
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailBytes = 4 << 10
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	t.text = t.text[max(0, len(t.text)-tailBytes):]
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
 }

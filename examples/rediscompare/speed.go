@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // speed is one line of the table of speeds.
@@ -84,7 +86,7 @@ func speedQuorum(ctx context.Context, l *lane, keeps string, inMemory bool) ([]s
 }
 
 func (l *lane) measure(ctx context.Context, p *process, system, keeps string) (speed, error) {
-	ctx, cancel := within(ctx, 2*l.measureFor+actBound, "no measurement")
+	ctx, cancel := demokit.Within(ctx, 2*l.measureFor+actBound, "no measurement")
 	defer cancel()
 	row := speed{system: system, keeps: keeps}
 	for _, m := range []*measurement{&row.one, &row.many} {
@@ -98,6 +100,6 @@ func (l *lane) measure(ctx context.Context, p *process, system, keeps string) (s
 		}
 		*m = r.Measurement
 	}
-	l.say(plain, "measured", "%s: %.0f and %.0f cycles/s", system, row.one.perSecond(), row.many.perSecond())
+	l.say(demokit.Plain, "measured", "%s: %.0f and %.0f cycles/s", system, row.one.perSecond(), row.many.perSecond())
 	return row, nil
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // store is the resource that the lock protects: two copies of one counter, of which one is behind a fence. It also keeps what
@@ -264,7 +266,7 @@ func (s *store) serve() (url string, stop func(), err error) {
 }
 
 func serveHTTP(h http.Handler) (url string, stop func(), err error) {
-	ln, err := net.Listen("tcp", loopback)
+	ln, err := net.Listen("tcp", demokit.Loopback)
 	if err != nil {
 		return "", nil, fmt.Errorf("serve: %w", err)
 	}

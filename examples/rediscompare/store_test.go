@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // talker is a worker without a lock: a test says when it reads and writes.
@@ -150,7 +152,7 @@ func TestTrap(t *testing.T) {
 func TestAwait(t *testing.T) {
 	r := testRoom(t)
 	never := func(view) bool { return false }
-	ctx, cancel := within(t.Context(), time.Millisecond, "nothing came")
+	ctx, cancel := demokit.Within(t.Context(), time.Millisecond, "nothing came")
 	defer cancel()
 	if err := r.await(ctx, never); err == nil || !strings.Contains(err.Error(), "nothing came") {
 		t.Errorf("ended with %v", err)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/quorumlock/quorumlock"
 	"github.com/quorumlock/quorumlock/fence"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // workerOptions is what one worker process is started with.
@@ -114,7 +116,7 @@ func openLocker(ctx context.Context, o workerOptions, stderr io.Writer) (locker,
 func (w *worker) obey(ctx context.Context, c command) (r reply, err error) {
 	switch c.Verb {
 	case verbReady:
-		ctx, cancel := within(ctx, startBound, "not ready")
+		ctx, cancel := demokit.Within(ctx, startBound, "not ready")
 		defer cancel()
 		r.Status, err = w.locker.ready(ctx)
 	case verbWork:

@@ -16,6 +16,8 @@ import (
 
 	"github.com/quorumlock/quorumlock"
 	"github.com/quorumlock/quorumlock/fence"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // A child is this program again, started with the one argument childArg: the service or a worker. It takes JSON values on its
@@ -134,7 +136,7 @@ func obeyAll(ctx context.Context, node *quorumlock.Node, r role, commands *json.
 
 // voters counts the members that vote and can be reached, as soon as locks are granted at all.
 func voters(ctx context.Context, node *quorumlock.Node) (n int, err error) {
-	ctx, cancel := within(ctx, readyBound, "not ready")
+	ctx, cancel := demokit.Within(ctx, readyBound, "not ready")
 	defer cancel()
 	if err := node.Ready(ctx); err != nil {
 		return 0, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 const (
@@ -30,8 +31,8 @@ type place struct {
 // demo is the parent: it starts the service and the workers, stops and continues them, and judges by what they were told and
 // what the service has in the end.
 type demo struct {
-	line      *timeline
-	launcher  *launcher
+	line      *demokit.Timeline
+	launcher  *demokit.Launcher
 	dir       string
 	rounds    int
 	service   *process
@@ -52,7 +53,7 @@ func (d *demo) run(ctx context.Context, at place) (_ verdict, err error) {
 	}
 	for i := range d.rounds {
 		r := &round{demo: d, holder: d.workers[i%2], successor: d.workers[(i+1)%2]}
-		d.line.say(plain, "", "round", "%d of %d", i+1, d.rounds)
+		d.line.Say(demokit.Plain, "", "round", "%d of %d", i+1, d.rounds)
 		if err := r.run(ctx, variants[i/2%len(variants)]); err != nil {
 			return verdict{}, fmt.Errorf("round %d: %w", i+1, err)
 		}
@@ -62,11 +63,11 @@ func (d *demo) run(ctx context.Context, at place) (_ verdict, err error) {
 
 // start starts the service and the workers at once: none is ready before the others are there.
 func (d *demo) start(ctx context.Context, at place) error {
-	addrs, err := freeAddrs(instances)
+	addrs, err := demokit.FreeAddrs(instances)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := within(ctx, startBound, "the processes did not start")
+	ctx, cancel := demokit.Within(ctx, startBound, "the processes did not start")
 	defer cancel()
 	options := func(i int, name string) childOptions {
 		return childOptions{Name: name, Addr: addrs[i], Join: addrs, Dir: filepath.Join(d.dir, name), TTL: ttl}
@@ -74,18 +75,18 @@ func (d *demo) start(ctx context.Context, at place) error {
 	o := options(0, "service")
 	o.File, o.DSN, o.Schema = at.file, at.dsn, at.schema
 	var hello reply
-	if d.service, hello, err = d.launcher.startChild(ctx, o); err != nil {
+	if d.service, hello, err = startChild(ctx, d.launcher, o); err != nil {
 		return err
 	}
 	d.documents = newDocuments(hello.URL)
 	for i, name := range []string{"worker-a", "worker-b"} {
 		o := options(i+1, name)
 		o.Service = hello.URL
-		if d.workers[i], _, err = d.launcher.startChild(ctx, o); err != nil {
+		if d.workers[i], _, err = startChild(ctx, d.launcher, o); err != nil {
 			return err
 		}
 	}
-	d.line.say(plain, "", "started", "the service and two workers, each an instance of the lock service; session TTL %v", ttl)
+	d.line.Say(demokit.Plain, "", "started", "the service and two workers, each an instance of the lock service; session TTL %v", ttl)
 	return d.whole(ctx)
 }
 
@@ -105,9 +106,9 @@ func (d *demo) end() {
 
 // whole waits until all three instances vote, by the word of each.
 func (d *demo) whole(ctx context.Context) error {
-	ctx, cancel := within(ctx, startBound, "the instances are not all in the quorum")
+	ctx, cancel := demokit.Within(ctx, startBound, "the instances are not all in the quorum")
 	defer cancel()
-	return poll(ctx, func() error {
+	return demokit.Poll(ctx, func() error {
 		for _, p := range append(d.workers[:], d.service) {
 			r, err := p.ask(ctx, command{Verb: verbReady})
 			if err != nil {
@@ -122,7 +123,7 @@ func (d *demo) whole(ctx context.Context) error {
 }
 
 func (d *demo) ask(ctx context.Context, p *process, bound time.Duration, c command) (reply, error) {
-	ctx, cancel := within(ctx, bound, "no answer")
+	ctx, cancel := demokit.Within(ctx, bound, "no answer")
 	defer cancel()
 	return p.ask(ctx, c)
 }
@@ -158,7 +159,7 @@ func (d *demo) calm(ctx context.Context) error {
 		err = fmt.Errorf("before anything was done: %d refused, %d lost, %d lost without the fence", v.refused, v.lostFenced, v.lostUnfenced)
 	}
 	if err == nil {
-		d.line.say(good, "both workers", "contended", "%d jobs; none lost in either ledger, without a fence either", 2*calmJobs)
+		d.line.Say(demokit.Good, "both workers", "contended", "%d jobs; none lost in either ledger, without a fence either", 2*calmJobs)
 	}
 	return err
 }
@@ -182,7 +183,7 @@ func (d *demo) judge(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return v, err
 	}
-	d.line.say(plain, "fenced", "ledger", "%d jobs acknowledged, %d lost", len(d.tally.fenced), v.lostFenced)
-	d.line.say(plain, "unfenced", "ledger", "%d jobs acknowledged, %d lost", len(d.tally.unfenced), v.lostUnfenced)
+	d.line.Say(demokit.Plain, "fenced", "ledger", "%d jobs acknowledged, %d lost", len(d.tally.fenced), v.lostFenced)
+	d.line.Say(demokit.Plain, "unfenced", "ledger", "%d jobs acknowledged, %d lost", len(d.tally.unfenced), v.lostUnfenced)
 	return v, v.check()
 }

@@ -20,6 +20,8 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/servers"
 	"github.com/quorumlock/quorumlock/internal/servers/servertest"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // asProgram is the environment variable that makes the test's binary the program, for its children too: so they are all watched by
@@ -194,7 +196,7 @@ func TestMissingServer(t *testing.T) {
 
 // What a child is told on its standard input ends with an answer each, and the child with its input.
 func TestRunChild(t *testing.T) {
-	addrs, err := freeAddrs(1)
+	addrs, err := demokit.FreeAddrs(1)
 	must(t, err)
 	options := fmt.Sprintf(`{"Name":"alone","Addr":%q,"Join":[%q],"TTL":%d,"Service":"http://127.0.0.1:1"}`, addrs[0], addrs[0], ttl)
 	in := strings.NewReader(options + `{"Verb":"ready"} {"Verb":"dance"} {"Verb":"finish"} {"Verb":"work","Jobs":1}`)

@@ -10,60 +10,33 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
-
-// launcher starts children from one thread, with which the kernel ends them (see dieWithParent).
-type launcher struct{ starts chan func() }
-
-func newLauncher() *launcher {
-	l := &launcher{starts: make(chan func())}
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		for start := range l.starts {
-			start()
-		}
-	}()
-	return l
-}
-
-// close ends the thread, and whatever children are left.
-func (l *launcher) close() { close(l.starts) }
-
-func (l *launcher) start(cmd *exec.Cmd) error {
-	started := make(chan error, 1)
-	l.starts <- func() { started <- cmd.Start() }
-	return <-started
-}
 
 // process is one child as the parent sees it. It takes one command at a time.
 type process struct {
 	name   string
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	log    *tail
+	log    *demokit.Tail
 	asked  sync.Mutex
 	answer chan reply    // closed when the child's output ends
 	exited chan struct{} // closed when it is gone
 }
 
 // startChild starts this very program again, and waits for its first answer.
-func (l *launcher) startChild(ctx context.Context, o childOptions) (*process, reply, error) {
+func startChild(ctx context.Context, l *demokit.Launcher, o childOptions) (*process, reply, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, reply{}, fmt.Errorf("find this program: %w", err)
 	}
-	p := &process{name: o.Name, log: &tail{}, answer: make(chan reply), exited: make(chan struct{})}
+	p := &process{name: o.Name, log: &demokit.Tail{}, answer: make(chan reply), exited: make(chan struct{})}
 	p.cmd = exec.Command(self, childArg)
 	p.cmd.Stderr = p.log
-	p.cmd.WaitDelay = time.Second // a grandchild that kept the pipe could hold Wait for ever
-	// In a group of its own: an interrupt typed at the terminal reaches only the parent, which ends its children in order.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(p.cmd.SysProcAttr)
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, reply{}, fmt.Errorf("start %s: %w", o.Name, err)
 	}
@@ -71,7 +44,7 @@ func (l *launcher) startChild(ctx context.Context, o childOptions) (*process, re
 	if err != nil {
 		return nil, reply{}, fmt.Errorf("start %s: %w", o.Name, err)
 	}
-	if err := l.start(p.cmd); err != nil {
+	if err := l.Start(p.cmd); err != nil {
 		return nil, reply{}, fmt.Errorf("start %s: %w", o.Name, err)
 	}
 	go p.listen(stdout)
@@ -167,26 +140,4 @@ func (p *process) kill() {
 func (p *process) drain() {
 	for range p.answer {
 	}
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailBytes = 4 << 10
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	t.text = t.text[max(0, len(t.text)-tailBytes):]
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 const (
@@ -43,7 +45,7 @@ func (r *round) run(ctx context.Context, v variant) error {
 	if err != nil {
 		return err
 	}
-	r.line.say(plain, r.holder.name, "holds", "token %v; has claimed and read the ledger, is about to write", began.Token)
+	r.line.Say(demokit.Plain, r.holder.name, "holds", "token %v; has claimed and read the ledger, is about to write", began.Token)
 	highest, err := r.whileStopped(ctx, v)
 	if err != nil {
 		return err
@@ -65,7 +67,7 @@ func (r *round) whileStopped(ctx context.Context, v variant) (highest fence.Toke
 	if err := r.holder.freeze(); err != nil {
 		return 0, err
 	}
-	r.line.say(trouble, r.holder.name, "SIGSTOP", "stands still, past its lease")
+	r.line.Say(demokit.Trouble, r.holder.name, "SIGSTOP", "stands still, past its lease")
 	defer func() { err = errors.Join(err, r.holder.thaw()) }()
 	return v.takeOver(r, ctx)
 }
@@ -76,14 +78,14 @@ func (r *round) successorWrites(ctx context.Context) (fence.Token, error) {
 		return 0, err
 	}
 	first, last := jobs[0], jobs[len(jobs)-1]
-	r.line.say(good, r.successor.name, "took over", "token %v; %d jobs written", first.Token, len(jobs))
+	r.line.Say(demokit.Good, r.successor.name, "took over", "token %v; %d jobs written", first.Token, len(jobs))
 	return last.Token, nil
 }
 
 func (r *round) successorClaims(ctx context.Context) (fence.Token, error) {
 	began, err := r.ask(ctx, r.successor, takeoverBound, command{Verb: verbBegin})
 	if err == nil {
-		r.line.say(good, r.successor.name, "took over", "token %v; has claimed and read, nothing written yet", began.Token)
+		r.line.Say(demokit.Good, r.successor.name, "took over", "token %v; has claimed and read, nothing written yet", began.Token)
 	}
 	return began.Token, err
 }
@@ -96,7 +98,7 @@ func (r *round) successorFinishes(ctx context.Context) error {
 	if jobs[0].Refused != nil {
 		return fmt.Errorf("the holder's write was refused: %s", jobs[0].Refused.Text)
 	}
-	r.line.say(good, r.successor.name, "wrote", "token %v, from what it had read", jobs[0].Token)
+	r.line.Say(demokit.Good, r.successor.name, "wrote", "token %v, from what it had read", jobs[0].Token)
 	return nil
 }
 
@@ -110,7 +112,7 @@ func (r *round) lateWrite(ctx context.Context, token, highest fence.Token) error
 	if err := late.checkStale(token, highest); err != nil {
 		return fmt.Errorf("the late write of %s: %w", r.holder.name, err)
 	}
-	r.line.say(good, r.holder.name, "refused", "%s", late.Refused.Text)
+	r.line.Say(demokit.Good, r.holder.name, "refused", "%s", late.Refused.Text)
 	return nil
 }
 
@@ -136,6 +138,6 @@ func (r *round) repeatJob(ctx context.Context) error {
 	if jobs[0].Refused != nil {
 		return fmt.Errorf("the repeated job of %s was refused: %s", r.holder.name, jobs[0].Refused.Text)
 	}
-	r.line.say(plain, r.holder.name, "did it again", "token %v", jobs[0].Token)
+	r.line.Say(demokit.Plain, r.holder.name, "did it again", "token %v", jobs[0].Token)
 	return nil
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/fence/httpfence"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // The paths of the service. A document is named by the query, ?name=, since names are any text.
@@ -127,7 +129,7 @@ type webServer struct {
 }
 
 func serve(h http.Handler, log *slog.Logger) (*webServer, error) {
-	l, err := net.Listen("tcp", loopback)
+	l, err := net.Listen("tcp", demokit.Loopback)
 	if err != nil {
 		return nil, fmt.Errorf("serve documents: %w", err)
 	}
@@ -142,7 +144,7 @@ func serve(h http.Handler, log *slog.Logger) (*webServer, error) {
 
 // stop lets the requests that are under way end.
 func (w *webServer) stop() error {
-	ctx, cancel := within(context.Background(), finishBound, "requests did not end")
+	ctx, cancel := demokit.Within(context.Background(), finishBound, "requests did not end")
 	defer cancel()
 	err := w.server.Shutdown(ctx)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/quorumlock/quorumlock/fence/pgfence"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
 // postgresStore keeps documents, and the grants that it has accepted, in one schema of a PostgreSQL database.
@@ -32,7 +34,7 @@ const (
 // openPostgres makes the schema and its tables. A real service would name tables of its own here and leave the fence's table
 // its default name; a demonstration that is let into somebody's database stays in one schema, which dropSchema takes away.
 func openPostgres(ctx context.Context, dsn, schema string) (_ *postgresStore, err error) {
-	ctx, cancel := within(ctx, setupBound, "the tables were not made")
+	ctx, cancel := demokit.Within(ctx, setupBound, "the tables were not made")
 	defer cancel()
 	db, err := connect(dsn)
 	if err != nil {
@@ -125,7 +127,7 @@ func dropSchema(ctx context.Context, dsn, schema string) error {
 
 // postgresVersion asks a database for a sign of life.
 func postgresVersion(ctx context.Context, dsn string) (version string, err error) {
-	ctx, cancel := within(ctx, setupBound, "no answer of the database")
+	ctx, cancel := demokit.Within(ctx, setupBound, "no answer of the database")
 	defer cancel()
 	db, err := connect(dsn)
 	if err != nil {

@@ -1,17 +1,18 @@
 //go:build unix
 
-package main
+package demokit
 
 import (
 	"fmt"
 	"net"
 )
 
-const loopback = "127.0.0.1:0"
+// Loopback is any free port there.
+const Loopback = "127.0.0.1:0"
 
-// freeAddrs gives n addresses on loopback whose ports are free now, for TCP and UDP. All are held together until the last one
+// FreeAddrs gives n addresses on loopback whose ports are free now, for TCP and UDP. All are held together until the last one
 // is found; the kernel does not soon give out again what was just let go.
-func freeAddrs(n int) ([]string, error) {
+func FreeAddrs(n int) ([]string, error) {
 	var addrs []string
 	for len(addrs) < n {
 		addr, release, err := reserve()
@@ -29,7 +30,7 @@ func freeAddrs(n int) ([]string, error) {
 // reserve holds one port until release is called. addr is "" if the port that TCP was given is taken for UDP; holding it all
 // the same keeps it from being offered again.
 func reserve() (addr string, release func(), err error) {
-	tcp, err := net.Listen("tcp", loopback)
+	tcp, err := net.Listen("tcp", Loopback)
 	if err != nil {
 		return "", nil, fmt.Errorf("find a free port: %w", err)
 	}
