@@ -13,7 +13,8 @@ import (
 //
 // The response of next is held back until the step is committed, so that no commit that fails looks like success. Statuses of
 // 400 and more roll the step back, and the response goes out all the same. So does a panic, http.ErrAbortHandler among them,
-// which then goes on as if there were no Handler. A client that goes away cancels the context, and with it the step.
+// which then goes on as if there were no Handler. A client that goes away cancels the context, and with it the step. What next
+// did to anything else, and to what is behind a fence.Guard, which cannot take it back, stands: there next fails before it writes.
 //
 // A checker that repeats a step, as after a serialization failure, runs next once more with the request as it came; so what
 // next does outside the transaction may be done twice.

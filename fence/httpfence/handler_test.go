@@ -66,6 +66,7 @@ func TestAnswerTellsTheOutcome(t *testing.T) {
 		"no content":                   {passes, status(204), 204, nil},
 		"switching protocols":          {passes, status(101), 500, httpfence.ErrNotWritten},
 		"status too low":               {passes, status(42), 500, httpfence.ErrNotWritten},
+		"status zero":                  {passes, status(0), 500, httpfence.ErrNotWritten},
 		"status too high":              {passes, status(1000), 500, httpfence.ErrNotWritten},
 		"early hints are left out":     {passes, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(103); rw.WriteHeader(201) }, 201, nil},
 		"gives up without an answer":   {passes, gives(errStore), 500, httpfence.ErrNotWritten},

@@ -14,7 +14,8 @@ import (
 )
 
 var (
-	// ErrNotWritten: the server failed, and nothing was written. With status 503 the same request may be sent again.
+	// ErrNotWritten: the server failed, and the step was not committed, so nothing was written in it. With status 503 the same
+	// request may be sent again.
 	ErrNotWritten = errors.New("nothing was written")
 	// ErrMalformed: the answer may be one of Handler, and cannot be read: it was cut off, or read before. Whether anything was
 	// written is not known.

@@ -41,7 +41,7 @@ func (w *response) WriteHeader(status int) {
 	if w.status != 0 || informational {
 		return
 	}
-	w.status = status
+	w.status = max(status, 1) // 0 is none; neither is one that can go out
 	w.sent = w.header.Clone()
 }
 
