@@ -5,9 +5,6 @@ import (
 	"slices"
 )
 
-// maxStandbys is how many live non-voters replicate beside the wanted voters.
-const maxStandbys = 2
-
 // DecisionKind is what a request to join leads to.
 type DecisionKind int
 
@@ -30,9 +27,9 @@ type Decision struct {
 	Reason string
 }
 
-// Admit decides on a request of req to join. It admits a server whose namesake is out of reach, because that is its former process;
-// Next then takes the old id out.
-func Admit(v View, req Server) Decision {
+// Admit decides on a request of req, of the given zone, to join. It admits a server whose namesake is out of reach, because that is its former process;
+// Next then takes the old id out. And one of a zone that has too few replicas: Next then makes a client of another one.
+func Admit(v View, req Server, zone string) Decision {
 	decide := func(k DecisionKind, format string, args ...any) Decision {
 		return Decision{k, req.ID, fmt.Sprintf(format, args...)}
 	}
@@ -57,7 +54,7 @@ func Admit(v View, req Server) Decision {
 		return decide(Wait, "a change is under way")
 	case t.live < quorum(t.voters):
 		return decide(Wait, "no quorum: %d of %d voters reachable", t.live, t.voters)
-	case replicating >= v.Wanted+maxStandbys && !successor:
+	case replicating >= v.places() && !successor && !yields(v, t, zone):
 		return decide(Enough, "%d servers replicate already", replicating)
 	}
 	return decide(AddNonvoter, "%d servers replicate so far", replicating)

@@ -23,6 +23,7 @@ type Progress struct {
 	CaughtUp       bool          // its log is close enough to the leader's to vote
 	StableFor      time.Duration // reachable and caught up without a break
 	Name           string        // for people, and to tell a successor
+	Zone           string        // failure domain; those without one count as one zone
 	Level          uint32        // highest feature level of its binary
 	Left           bool          // it said that it is going
 	Behind         bool          // its log does not hold the latest configuration yet
@@ -73,7 +74,7 @@ func Next(v View) Change {
 	}
 	// Promotions come first: a replacement adds its vote before the dead one's is taken away. Removals come before demotions, because a
 	// dead voter is the better one to lose.
-	for _, decide := range []func(View, standing) Change{promote, removeSuperseded, removeLeft, removeDead, demote, forget} {
+	for _, decide := range []func(View, standing) Change{promote, removeSuperseded, removeLeft, removeDead, demote, forget, shed, spread} {
 		if c := decide(v, t); c.Kind != None {
 			return c
 		}
@@ -89,11 +90,17 @@ type standing struct {
 	dead   int // voters out of reach for the whole grace
 	ready  []Server
 	target int // voters there should be
+
+	voting      map[string]int // by zone, of kept
+	replicating map[string]int // by zone: servers of the configuration that are neither dead nor leaving
 }
 
 func tally(v View) standing {
-	var t standing
+	t := standing{voting: make(map[string]int), replicating: make(map[string]int)}
 	for _, s := range v.Config {
+		if v.replicates(s) {
+			t.replicating[v.zone(s)]++
+		}
 		switch {
 		case !s.Voter:
 			if ready(v, s) {
@@ -104,6 +111,7 @@ func tally(v View) standing {
 			t.dead++
 		case !v.leaving(s):
 			t.kept++
+			t.voting[v.zone(s)]++
 		}
 		t.voters++
 		if v.reachable(s) {
@@ -112,10 +120,32 @@ func tally(v View) standing {
 	}
 	t.target = targetVoters(v.Wanted, t.kept+len(t.ready))
 	slices.SortFunc(t.ready, func(a, b Server) int {
-		// A newer binary first: during a rolling upgrade the older ones are about to leave.
-		return cmp.Or(-cmp.Compare(v.Progress[a.ID].Level, v.Progress[b.ID].Level), cmp.Compare(a.ID, b.ID))
+		// The emptiest zone first; then a newer binary: during a rolling upgrade the older ones are about to leave.
+		return cmp.Or(cmp.Compare(t.voting[v.zone(a)], t.voting[v.zone(b)]),
+			-cmp.Compare(v.Progress[a.ID].Level, v.Progress[b.ID].Level), cmp.Compare(a.ID, b.ID))
 	})
 	return t
+}
+
+// replicates: it has one of the places. A process whose successor has one has lost it, see removeSuperseded.
+func (v View) replicates(s Server) bool { return !v.dead(s) && !v.leaving(s) && !v.succeeded(s) }
+
+// succeeded: it is out of reach, and another server has its name.
+func (v View) succeeded(s Server) bool {
+	if s.ID == v.Self || v.Progress[s.ID].Reachable || v.name(s) == "" {
+		return false
+	}
+	return slices.ContainsFunc(v.Config, func(n Server) bool { return n.ID != s.ID && v.name(n) == v.name(s) })
+}
+
+func (v View) zone(s Server) string { return v.Progress[s.ID].Zone }
+
+func total(byZone map[string]int) int {
+	n := 0
+	for _, count := range byZone {
+		n += count
+	}
+	return n
 }
 
 func quorum(voters int) int { return voters/2 + 1 }
@@ -238,7 +268,7 @@ func removeDead(v View, t standing) Change {
 
 // demote ends a surplus, as after the return of a voter that has been replaced, and an even number that is left after departures.
 // The latter not while a dead voter is kept for its return: then it would cost the failure that the live ones still survive.
-// Those out of reach go first, then the highest id.
+// Those out of reach go first, then those of the zone with most voters, then the highest id.
 func demote(v View, t standing) Change {
 	if t.kept <= t.target || t.kept <= v.Wanted && t.kept < t.voters {
 		return Change{}
@@ -248,7 +278,7 @@ func demote(v View, t standing) Change {
 		if !s.Voter || v.dead(s) || v.leaving(s) || !safe(v, t, s) {
 			continue
 		}
-		if pick.ID == "" || demotesBefore(v, s, pick) {
+		if pick.ID == "" || demotesBefore(v, t, s, pick) {
 			pick = s
 		}
 	}
@@ -258,11 +288,11 @@ func demote(v View, t standing) Change {
 	return Change{Demote, pick.ID, fmt.Sprintf("%d voters where %d are wanted", t.kept, t.target)}
 }
 
-func demotesBefore(v View, a, b Server) bool {
+func demotesBefore(v View, t standing, a, b Server) bool {
 	if ra, rb := v.reachable(a), v.reachable(b); ra != rb {
 		return !ra
 	}
-	return a.ID > b.ID
+	return cmp.Or(cmp.Compare(t.voting[v.zone(a)], t.voting[v.zone(b)]), cmp.Compare(a.ID, b.ID)) > 0
 }
 
 // forget removes non-voters that will not come back.

@@ -11,7 +11,7 @@ import (
 
 const grace = 15 * time.Second
 
-// parseView reads a compact configuration: one word per server, "id[/name]:state" with state letters
+// parseView reads a compact configuration: one word per server, "id[/name][@zone]:state" with state letters
 // v voter, s standby; + reachable, - out of reach for 5 s, x for 20 s, X for 100 s, ? not measured; c caught up and stable,
 // n caught up but not yet stable; l left. The first is the leader.
 func parseView(t *testing.T, wanted int, spec string) View {
@@ -22,11 +22,12 @@ func parseView(t *testing.T, wanted int, spec string) View {
 		if !ok {
 			t.Fatalf("bad server %q", word)
 		}
+		label, zone, _ := strings.Cut(label, "@")
 		id, name, _ := strings.Cut(label, "/")
 		if name == "" {
 			name = "name-" + id
 		}
-		p := Progress{Name: name}
+		p := Progress{Name: name, Zone: zone}
 		s := Server{ID: id, Name: name, Addr: id + ":1"}
 		measured := true
 		for _, c := range state {
@@ -126,6 +127,25 @@ func TestNext(t *testing.T) {
 		{"surplus: dead first", 3, "a:v+ b:vx c:v+ d:v+ e:v+", "remove b"},
 		{"wanted lowered", 3, "a:v+ b:v+ c:v+ d:v+ e:v+", "demote e"},
 		{"alone", 3, "a:v+", "none"},
+
+		{"a third standby becomes a client", 3, "a:v+ b:v+ c:v+ d:s+c e:s+c f:s+c", "remove f"},
+		{"one that has not caught up first", 3, "a:v+ b:v+ c:v+ d:s+ e:s+c f:s+c", "remove d"},
+		{"the standby of a dead one's place", 3, "a:v+ b:v+ c:v+ d:sx e:s+c f:s+c", "none"},
+		{"a standby is needed: not before the promotion", 3, "a:v+ b:v+ c:vx d:s+c e:s+c f:s+c", "promote d"},
+		{"a newcomer is not known yet", 3, "a:v+ b:v+ c:v+ d:s+c e:s+c f:s?", "remove e"},
+		{"a successor has its predecessor's place", 3, "a:v+ b:v+ c/n:v- d:s+c e:s+c f/n:s?", "none"},
+
+		{"a standby of the emptiest zone first", 3, "a@1:v+ b@1:v+ c:vx d@1:s+c e@2:s+c", "promote e"},
+		{"the zone before the binary", 3, "a@1:v+ b@2:v+ c:vx d@1:s+c2 e@3:s+c", "promote e"},
+		{"two zones of three", 3, "a@1:v+ b@1:v+ c@2:v+ d@2:s+c e@1:s+c", "none"},
+		{"all votes in one zone", 3, "a@1:v+ b@1:v+ c@1:v+ d@2:s+c e@2:s+c", "promote d"},
+		{"two votes in one zone, a third zone has none", 3, "a@1:v+ b@1:v+ c@2:v+ d@3:s+c", "promote d"},
+		{"votes of five in two of three zones", 5, "a@1:v+ b@1:v+ c@1:v+ d@2:v+ e@2:v+ f@3:s+c", "promote f"},
+		{"the crowded zone loses a vote", 3, "a@1:v+ b@1:v+ c@1:v+ d@2:v+", "demote c"},
+		{"the leader of the crowded zone keeps its vote", 3, "c@1:v+ a@1:v+ d@2:v+ e@2:v+", "demote e"},
+		{"zones wait while a voter is away", 3, "a@1:v+ b@1:v+ c@1:v- d@2:s+c", "none"},
+		{"not without a standby that is ready", 3, "a@1:v+ b@1:v+ c@1:v+ d@2:s+n", "none"},
+		{"the standby of the crowded zone becomes a client", 3, "a@1:v+ b@2:v+ c@3:v+ d@1:s+c e@1:s+c f@2:s+c", "remove e"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -208,6 +228,7 @@ func TestNextInvariants(t *testing.T) {
 
 func randomView(rng *rand.Rand) View {
 	v := View{Self: "s0", Wanted: []int{3, 5}[rng.IntN(2)], Grace: grace, Progress: map[string]Progress{}}
+	zoned := rng.IntN(2) == 0
 	for i := range 1 + rng.IntN(9) {
 		s := Server{ID: fmt.Sprintf("s%d", i), Voter: i == 0 || rng.IntN(3) > 0}
 		s.Name = s.ID
@@ -215,6 +236,9 @@ func randomView(rng *rand.Rand) View {
 			s.Name = fmt.Sprintf("s%d", rng.IntN(i))
 		}
 		p := Progress{Name: s.Name, Reachable: i == 0 || rng.IntN(3) > 0, Left: i > 0 && rng.IntN(8) == 0}
+		if zoned {
+			p.Zone = fmt.Sprintf("z%d", rng.IntN(3))
+		}
 		if !p.Reachable {
 			p.UnreachableFor = time.Duration(rng.IntN(120)) * time.Second
 		} else if rng.IntN(4) > 0 {
@@ -237,7 +261,7 @@ func checkWalk(t *testing.T, start View, changed map[ChangeKind]int) {
 		if c.Kind == None {
 			break
 		}
-		if step > 2*len(start.Config) {
+		if step > 3*len(start.Config) {
 			t.Fatalf("still changing after %d steps (last %v): %+v", step, c, start)
 		}
 		before, after := tally(v), tally(apply(v, c))
@@ -277,6 +301,30 @@ func checkEnd(t *testing.T, start, end View) {
 	if m := margin(end); m < margin(start) && !slices.ContainsFunc(start.Config, start.leaving) && tally(start).kept <= start.Wanted &&
 		st.voters > 2 {
 		t.Fatalf("survives %d failures, %d before: %+v\nend %+v", m, margin(start), start, end)
+	}
+	checkPlaces(t, start, end, st)
+}
+
+// checkPlaces: no more replicas than there are places, unless nobody can be taken away; and while all is well no zone has many fewer votes than another if it has a
+// standby for one.
+func checkPlaces(t *testing.T, start, end View, st standing) {
+	t.Helper()
+	shedable := func(s Server) bool {
+		_, measured := end.Progress[s.ID]
+		return !s.Voter && measured && end.replicates(s)
+	}
+	if n := total(st.replicating); n > end.places() && slices.ContainsFunc(end.Config, shedable) {
+		t.Fatalf("ended with %d replicas where %d are wanted: %+v", n, end.places(), start)
+	}
+	if st.kept != st.target || st.kept != st.voters || st.live != st.voters {
+		return
+	}
+	for _, s := range st.ready {
+		for zone, n := range st.voting {
+			if n-st.voting[end.zone(s)] >= unfair {
+				t.Fatalf("ended with %d votes in zone %s and %d in that of standby %s: %+v", n, zone, st.voting[end.zone(s)], s.ID, start)
+			}
+		}
 	}
 }
 
@@ -327,7 +375,7 @@ func TestAdmit(t *testing.T) {
 	tests := []struct {
 		name string
 		view string
-		req  Server
+		req  Server // a zone stands behind its name
 		want DecisionKind
 	}{
 		{"new", "a:v+ b:v+", Server{ID: "n", Name: "new"}, AddNonvoter},
@@ -343,10 +391,16 @@ func TestAdmit(t *testing.T) {
 		{"successor of one that left", "a:v+ b:v+ c:v+l", Server{ID: "n", Name: "name-c"}, AddNonvoter},
 		{"no quorum", "a:v+ b:v- c:v-", Server{ID: "n", Name: "new"}, Wait},
 		{"nameless", "a:v+ b/x:v+", Server{ID: "n"}, AddNonvoter},
+		{"of a zone without a replica", "a@1:v+ b@1:v+ c@1:v+ d@1:s+ e@2:s+", Server{ID: "n", Name: "new@3"}, AddNonvoter},
+		{"of a zone with its share", "a@1:v+ b@1:v+ c@1:v+ d@1:s+ e@2:s+", Server{ID: "n", Name: "new@1"}, Enough},
+		{"no standby has a place too many", "a@1:v+ b@1:v+ c@1:v+ d@2:s+ e@3:s+", Server{ID: "n", Name: "new@4"}, Enough},
+		{"of a zone for which one has just come", "a@1:v+ b@1:v+ c@1:v+ d@1:s+ e@2:s+ f:s?", Server{ID: "n", Name: "new@3"}, Enough},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := Admit(parseView(t, 3, tt.view), tt.req)
+			name, zone, _ := strings.Cut(tt.req.Name, "@")
+			tt.req.Name = name
+			d := Admit(parseView(t, 3, tt.view), tt.req, zone)
 			if d.Kind != tt.want || d.ID != tt.req.ID || d.Reason == "" {
 				t.Errorf("Admit = %v %q (%s), want %v", d.Kind, d.ID, d.Reason, tt.want)
 			}
@@ -354,7 +408,7 @@ func TestAdmit(t *testing.T) {
 	}
 	v := parseView(t, 3, "a:v+ b:v+")
 	v.Pending = true
-	if d := Admit(v, Server{ID: "n"}); d.Kind != Wait {
+	if d := Admit(v, Server{ID: "n"}, ""); d.Kind != Wait {
 		t.Errorf("Admit while a change is pending = %v", d)
 	}
 }

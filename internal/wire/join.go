@@ -15,6 +15,7 @@ type JoinRequest struct {
 	Zone     string
 	Level    uint32 // feature level of the binary
 	Boot     string // random, made at each start
+	Client   bool   // it does not want to replicate: it only asks whether its name is free
 }
 
 // JoinReply answers a JoinRequest.
@@ -49,6 +50,7 @@ func AppendJoinRequest(dst []byte, m *JoinRequest) []byte {
 	w.String(m.Zone)
 	w.Uvarint(uint64(m.Level))
 	w.String(m.Boot)
+	w.Bool(m.Client)
 	return w.buf
 }
 
@@ -62,6 +64,7 @@ func DecodeJoinRequest(b []byte) (JoinRequest, error) {
 		m.Zone = r.String()
 		m.Level = r.Uint32()
 		m.Boot = r.String()
+		m.Client = r.Bool()
 	})
 	if err != nil {
 		return JoinRequest{}, err

@@ -15,6 +15,7 @@ const (
 	StatusStopping   Status = 5 // nothing was done; this node is about to go
 	StatusNoQuorum   Status = 6 // nothing was done; no majority of the voters answers
 	StatusRefused    Status = 7 // nothing was done and nothing will be, however often it is asked; Detail says why
+	StatusEnough     Status = 8 // nothing was done: there are replicas enough, and who asked should be a client
 )
 
 var statusNames = [...]string{
@@ -25,6 +26,7 @@ var statusNames = [...]string{
 	StatusStopping:   "stopping",
 	StatusNoQuorum:   "no quorum",
 	StatusRefused:    "refused",
+	StatusEnough:     "replicas enough",
 }
 
 // String is for logs and errors.

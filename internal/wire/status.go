@@ -15,6 +15,7 @@ type StatusReply struct {
 	Level        uint32 // feature level of the binary
 	Voter        bool
 	Boot         string // random, made at each start: tells a restarted process from its former self
+	Zone         string
 }
 
 // AppendStatusReply appends the encoding of m to dst.
@@ -31,6 +32,7 @@ func AppendStatusReply(dst []byte, m *StatusReply) []byte {
 	w.Uvarint(uint64(m.Level))
 	w.Bool(m.Voter)
 	w.String(m.Boot)
+	w.String(m.Zone)
 	return w.buf
 }
 
@@ -49,6 +51,7 @@ func DecodeStatusReply(b []byte) (StatusReply, error) {
 		m.Level = r.Uint32()
 		m.Voter = r.Bool()
 		m.Boot = r.String()
+		m.Zone = r.String()
 	})
 	if err != nil {
 		return StatusReply{}, err

@@ -8,8 +8,11 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 // A valueKind is one type that this package encodes on its own. All kinds keep the same promises, so one suite runs on each.
@@ -49,6 +52,11 @@ var valueKinds = []valueKind{
 	kindOf("leave reply", true, randomLeaveReply, AppendLeaveReply, DecodeLeaveReply),
 	kindOf("grant push", true, randomGrantPush, AppendGrantPush, DecodeGrantPush),
 	kindOf("hashes reply", true, randomHashesReply, AppendHashesReply, DecodeHashesReply),
+	kindOf("roster reply", true, random[RosterReply], AppendRosterReply, DecodeRosterReply),
+	kindOf("read request", true, randomReadRequest, AppendReadRequest, DecodeReadRequest),
+	kindOf("read reply", true, randomReadReply, AppendReadReply, DecodeReadReply),
+	kindOf("watch request", true, random[WatchRequest], AppendWatchRequest, DecodeWatchRequest),
+	kindOf("watch reply", true, randomWatchReply, AppendWatchReply, DecodeWatchReply),
 }
 
 func appendBatch(dst []byte, b *Batch) []byte {
@@ -98,6 +106,28 @@ func randomJoinReply(rng *rand.Rand) JoinReply {
 func randomLeaveReply(rng *rand.Rand) LeaveReply {
 	m := random[LeaveReply](rng)
 	m.Status = randomStatus(rng)
+	return m
+}
+
+func randomReadRequest(rng *rand.Rand) ReadRequest { return ReadRequest{Command: randomCommand(rng)} }
+
+func randomReadReply(rng *rand.Rand) ReadReply {
+	m := random[ReadReply](rng)
+	m.Status = randomStatus(rng)
+	return m
+}
+
+// randomWatchReply has times as they stand in the log.
+func randomWatchReply(rng *rand.Rand) WatchReply {
+	m := WatchReply{Status: randomStatus(rng), Seen: int64(rng.Uint64()), Behind: rng.IntN(2) == 0, Detail: random[string](rng)}
+	for range rng.IntN(4) {
+		m.Events = append(m.Events, watch.Event{
+			Rev: int64(rng.Uint64()), Kind: watch.Kind(1 + rng.IntN(255)), Name: random[string](rng), Token: fence.Token(rng.Uint64()),
+			Session: int64(rng.Uint64()), Claim: rng.Uint64(), Node: random[string](rng), ServerID: random[string](rng), Index: rng.Uint64(),
+			Time: time.UnixMilli(int64(rng.Uint64() >> 20)), Note: random[string](rng), Mode: watch.Mode(rng.IntN(256)), Permits: int(rng.Uint64()),
+			Value: random[string](rng),
+		})
+	}
 	return m
 }
 
@@ -240,6 +270,8 @@ func lenient(k valueKind, v any, b []byte) bool {
 		return b[0] > resultVersion
 	case ProposeReply:
 		return b[0] > proposeReplyVersion || newerResult(b)
+	case ReadReply:
+		return b[0] > readReplyVersion || newerResult(b)
 	}
 	return k.versioned && b[0] > 1
 }
