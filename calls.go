@@ -8,7 +8,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/gossip"
 	"github.com/quorumlock/quorumlock/internal/locktable"
-	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/router"
 	"github.com/quorumlock/quorumlock/internal/wire"
 	"github.com/quorumlock/quorumlock/transport"
@@ -23,6 +22,11 @@ const (
 	methodLeave   transport.Method = 5 // wire.LeaveRequest: take me out
 	methodGrants  transport.Method = 6 // push, wire.GrantPush: news about claims of your sessions
 	methodHashes  transport.Method = 7 // empty: which hashes did your state have
+
+	// What clients ask members.
+	methodRoster transport.Method = 8  // empty: who is in the group
+	methodRead   transport.Method = 9  // wire.ReadRequest: answer from your own state
+	methodWatch  transport.Method = 10 // wire.WatchRequest: what happened since
 )
 
 // serve answers one call of another node.
@@ -61,6 +65,23 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 	case methodHashes:
 		reply := n.hashesReply()
 		return wire.AppendHashesReply(nil, &reply), nil
+	case methodRoster:
+		reply := n.rosterReply()
+		return wire.AppendRosterReply(nil, &reply), nil
+	case methodRead:
+		req, err := wire.DecodeReadRequest(payload)
+		if err != nil {
+			return nil, err
+		}
+		reply := n.serveRead(req)
+		return wire.AppendReadReply(nil, &reply), nil
+	case methodWatch:
+		req, err := wire.DecodeWatchRequest(payload)
+		if err != nil {
+			return nil, err
+		}
+		reply := n.serveWatch(ctx, req)
+		return wire.AppendWatchReply(nil, &reply), nil
 	case methodLeave:
 		req, err := wire.DecodeLeaveRequest(payload)
 		if err != nil {
@@ -92,17 +113,17 @@ func (n *Node) takePush(_ transport.Peer, m transport.Method, payload []byte) {
 }
 
 func (n *Node) status() wire.StatusReply {
-	leader := n.group.leader()
+	leader, term := n.leader()
 	addr, _ := n.resolve(leader)
 	return wire.StatusReply{
 		ServerID: n.id, Name: n.cfg.Name, ClusterID: n.clusterIDNow(), LeaderID: leader, LeaderAddr: addr,
-		Term: n.group.term(), AppliedIndex: n.group.appliedIndex(), LastIndex: n.group.lastIndex(),
-		Level: wire.Level, Voter: n.votes(), Boot: n.boot,
+		Term: term, AppliedIndex: n.group.appliedIndex(), LastIndex: n.group.lastIndex(),
+		Level: wire.Level, Voter: n.votes(), Boot: n.boot, Zone: n.cfg.Zone,
 	}
 }
 
 func (n *Node) votes() bool {
-	for _, s := range n.group.servers() {
+	for _, s := range n.servers() {
 		if s.ID == n.id {
 			return s.Voter
 		}
@@ -156,32 +177,46 @@ func (n *Node) join(ctx context.Context, m gossip.Member) error {
 		return err
 	}
 	n.adopt(status.ClusterID)
-	req := wire.JoinRequest{ServerID: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Level: wire.Level, Boot: n.boot}
-	err = n.askLeader(router.Peer{ID: m.ServerID, Addr: m.Addr}, func(p router.Peer) (wire.JoinReply, error) {
+	req := wire.JoinRequest{
+		ServerID: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Zone: n.cfg.Zone, Level: wire.Level, Boot: n.boot, Client: n.cfg.Role == RoleClient,
+	}
+	n.standing.doubt.Store(!req.Client)
+	err = n.askLeader(router.Peer{ID: m.ServerID, Addr: m.Addr}, status.ClusterID, func(p router.Peer) (wire.JoinReply, error) {
 		b, err := n.calls.Call(ctx, p.Addr, p.ID, methodJoin, wire.AppendJoinRequest(nil, &req))
 		if err != nil {
 			return wire.JoinReply{}, err
 		}
 		return wire.DecodeJoinReply(b)
 	})
-	if err != nil {
+	enough := errors.Is(err, errEnough)
+	if err != nil && !enough {
 		return fmt.Errorf("join: %w", err)
 	}
-	return n.keepIdentity(status.ClusterID)
+	if err := n.keepIdentity(status.ClusterID); err != nil {
+		return err
+	}
+	if enough {
+		n.standing.doubt.Store(false)
+		n.becomeClient()
+	}
+	return nil
 }
 
-// askLeader makes a membership call to p and follows the hints in the answers.
-func (n *Node) askLeader(p router.Peer, call func(router.Peer) (wire.JoinReply, error)) error {
+// askLeader makes a membership call to p, of that cluster, and follows the hints in the answers.
+func (n *Node) askLeader(p router.Peer, cluster string, call func(router.Peer) (wire.JoinReply, error)) error {
 	for range joinHops {
 		reply, err := call(p)
 		if err != nil {
 			return err
 		}
-		if want := n.raftClusterID(); reply.ClusterID != want {
-			return fmt.Errorf("%w: %s answers for cluster %s, not %s", ErrClusterChanged, p.Addr, reply.ClusterID, want)
+		if reply.ClusterID != cluster {
+			return fmt.Errorf("%w: %s answers for cluster %s, not %s", ErrClusterChanged, p.Addr, reply.ClusterID, cluster)
 		}
-		if reply.Status == wire.StatusDone {
+		switch reply.Status {
+		case wire.StatusDone:
 			return nil
+		case wire.StatusEnough:
+			return errEnough
 		}
 		if reply.Status != wire.StatusNotLeader || reply.LeaderID == "" || reply.LeaderAddr == "" {
 			return fmt.Errorf("%s says %v: %s", p.Addr, reply.Status, reply.Detail)
@@ -197,8 +232,7 @@ func (n *Node) serveJoin(ctx context.Context, req wire.JoinRequest) wire.JoinRep
 		return n.notLeading()
 	}
 	n.gossip.Learn(req.ServerID, req.Addr)
-	err := lead.admit(ctx, membership.Server{ID: req.ServerID, Name: req.Name, Addr: req.Addr})
-	return n.membershipReply(err)
+	return n.membershipReply(lead.admit(ctx, &req))
 }
 
 func (n *Node) serveLeave(ctx context.Context, req wire.LeaveRequest) wire.LeaveReply {
@@ -210,7 +244,7 @@ func (n *Node) serveLeave(ctx context.Context, req wire.LeaveRequest) wire.Leave
 }
 
 func (n *Node) notLeading() wire.JoinReply {
-	leader := n.group.leader()
+	leader, _ := n.leader()
 	addr, _ := n.resolve(leader)
 	return wire.JoinReply{Status: wire.StatusNotLeader, ClusterID: n.clusterIDNow(), LeaderID: leader, LeaderAddr: addr}
 }
@@ -218,7 +252,10 @@ func (n *Node) notLeading() wire.JoinReply {
 func (n *Node) membershipReply(err error) wire.JoinReply {
 	if err != nil {
 		status := wire.StatusUnknown
-		if errors.As(err, new(refused)) {
+		switch {
+		case errors.Is(err, errEnough):
+			status = wire.StatusEnough
+		case errors.As(err, new(refused)):
 			status = wire.StatusRefused
 		}
 		return wire.JoinReply{Status: status, ClusterID: n.clusterIDNow(), Detail: err.Error()}

@@ -177,6 +177,9 @@ func (n *Node) depart(ctx context.Context) (removed bool, err error) {
 	if !n.isMember() || n.failed() != nil || n.alone() {
 		return false, nil
 	}
+	if n.isClient() && n.outside(ctx) {
+		return true, nil
+	}
 	for ctx.Err() == nil {
 		if err = n.askToLeave(ctx); err == nil {
 			return true, nil
@@ -197,7 +200,7 @@ func (n *Node) askToLeave(ctx context.Context) error {
 		return fmt.Errorf("%w: %s", ErrNoQuorum, n.why())
 	}
 	req := wire.AppendLeaveRequest(nil, &wire.LeaveRequest{ServerID: n.id})
-	return n.askLeader(leader, func(p router.Peer) (wire.JoinReply, error) {
+	return n.askLeader(leader, n.clusterIDNow(), func(p router.Peer) (wire.JoinReply, error) {
 		b, err := n.calls.Call(ctx, p.Addr, p.ID, methodLeave, req)
 		if err != nil {
 			return wire.JoinReply{}, err
@@ -209,7 +212,7 @@ func (n *Node) askToLeave(ctx context.Context) error {
 
 // alone tells whether the group has no other member.
 func (n *Node) alone() bool {
-	for _, s := range n.group.servers() {
+	for _, s := range n.servers() {
 		if s.ID != n.id {
 			return false
 		}

@@ -65,9 +65,17 @@ type Config struct {
 	Timing Timing
 	// AllowPlaintext permits addresses beyond loopback without TLS.
 	AllowPlaintext bool
-	// Voters is the wanted number of voting members: 1, 3 or 5. Instances beyond it replicate without a vote. Default
-	// 3.
+	// Voters is the wanted number of voting members: 1, 3 or 5. Two more instances stand by: they replicate without a
+	// vote, to take the place of a voter that is gone. All others are clients; see Role. Default 3. Two voters are
+	// possible, where there are only two instances: then either one's absence stops the cluster until it is back, but
+	// the loss of one disk loses nothing.
 	Voters int
+	// Role is what the instance may become. Default RoleAuto.
+	Role Role
+	// Zone is the failure domain of the instance, such as a data center's availability zone. Voters and standbys are
+	// spread over zones as evenly as the instances allow, and moved when an instance of a zone that has too few joins.
+	// At most 64 bytes. Default "": one zone.
+	Zone string
 	// SessionTTL is how long the cluster keeps the node's holds without hearing of it. Between MinSessionTTL and
 	// MaxSessionTTL, whole milliseconds: Open judges it before it has met a cluster whose timings it could measure, so
 	// a shorter one is for Node.NewSession only. Default 10 s. A holder stops trusting its hold after 0.8 of it.
@@ -123,6 +131,7 @@ const (
 
 	maxClusterName = 128
 	maxNodeName    = 128
+	maxZone        = 64
 	minTiming      = 150 * time.Millisecond // below it, elections start without a reason on a busy machine
 	minTimingLease = 75 * time.Millisecond
 	maxTiming      = 10 * time.Second
@@ -222,6 +231,9 @@ func (c *Config) validateNames(p *problems) {
 	}
 	label("Cluster", c.Cluster, maxClusterName)
 	label("Name", c.Name, maxNodeName)
+	if c.Zone != "" {
+		label("Zone", c.Zone, maxZone)
+	}
 	seen := make(map[string]bool)
 	for _, f := range c.Founders {
 		label("Founders", f, maxNodeName)
@@ -283,6 +295,7 @@ func (c *Config) validateFounding(p *problems) {
 	if c.Voters != 1 && c.Voters != 3 && c.Voters != 5 {
 		p.add("Voters", c.Voters, "must be 1, 3 or 5")
 	}
+	c.validateRole(p)
 	if c.Expect < 0 {
 		p.add("Expect", c.Expect, "must not be negative")
 	}

@@ -37,6 +37,9 @@ func (n *Node) runFounding() {
 		}
 		return
 	}
+	if n.cfg.Role == RoleClient {
+		n.becomeClient()
+	}
 	n.learnCluster()
 }
 
@@ -93,9 +96,9 @@ func (n *Node) hasState() bool {
 	return err != nil || has
 }
 
-// adopt makes a cluster the only one whose raft streams are accepted; "" accepts none. Streams that are open are cut.
+// adopt makes a cluster the only one whose raft streams are accepted; "" accepts none, as one that is a client by its Config does for ever. Streams that are open are cut.
 func (n *Node) adopt(id string) {
-	if n.raftClusterID() == id {
+	if n.raftClusterID() == id || n.cfg.Role == RoleClient {
 		return
 	}
 	n.adopted.Store(&id)
@@ -214,7 +217,7 @@ func (n *Node) setCluster(id string) { n.cluster.Store(&id) }
 // gossipChanged remembers names, which outlive their members' presence in the view.
 func (n *Node) gossipChanged() {
 	if n.isStarted() { // else: whoever asks for names later looks for himself
-		n.names.renew(n.gossip.Members(), n.group.servers())
+		n.names.renew(n.gossip.Members(), n.servers())
 	}
 }
 

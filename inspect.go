@@ -52,7 +52,7 @@ type reading struct{ local bool }
 
 // Local makes a read answer from this node's own state, without asking anybody: at once, without a quorum, and while
 // the node's disk hangs. The answer may be stale, and is marked so. It must not decide who holds a lock: that is what
-// tokens and fences are for.
+// tokens and fences are for. A client (see Role) keeps no state: it asks the members, one after the other, for theirs.
 func Local() ReadOption { return func(r *reading) { r.local = true } }
 
 func readingOf(opts []ReadOption) (r reading) {
@@ -75,7 +75,7 @@ func (n *Node) Inspect(ctx context.Context, name string, opts ...ReadOption) (Lo
 		return LockInfo{}, fieldError(err, name)
 	}
 	if readingOf(opts).local {
-		return n.inspectLocal(name)
+		return n.inspectLocal(ctx, name)
 	}
 	res, err := n.ask(ctx, op, name, &locktable.Command{Op: locktable.OpInspect, Names: []string{name}})
 	if err != nil {
@@ -87,13 +87,12 @@ func (n *Node) Inspect(ctx context.Context, name string, opts ...ReadOption) (Lo
 	return lockInfo(res.Info), nil
 }
 
-func (n *Node) inspectLocal(name string) (LockInfo, error) {
-	if err := n.believable(); err != nil {
+func (n *Node) inspectLocal(ctx context.Context, name string) (LockInfo, error) {
+	res, age, err := n.readState(ctx, "inspect", name, &locktable.Command{Op: locktable.OpInspect, Names: []string{name}})
+	if err != nil {
 		return LockInfo{}, err
 	}
-	age := n.contactAge() // before the state, so that it is never too young for it
-	seen := n.fsm.inspect(name)
-	return localInfo(&seen, age), nil
+	return localInfo(res.Info, age), nil
 }
 
 // Locks shows all locks that somebody holds or waits for, and all semaphores whose limit was set by Resize, whose names
@@ -150,11 +149,7 @@ func (n *Node) lockPage(ctx context.Context, prefix, after string) (page []LockI
 	if err := n.checkList(ctx, prefix); err != nil {
 		return nil, false, err
 	}
-	cmd := &locktable.Command{Op: locktable.OpList, After: after, Count: locktable.MaxList}
-	if prefix != "" {
-		cmd.Names = []string{prefix}
-	}
-	res, err := n.ask(ctx, opList, prefix, cmd)
+	res, err := n.ask(ctx, opList, prefix, listCommand(prefix, after))
 	if err != nil {
 		return nil, false, err
 	}
@@ -167,19 +162,26 @@ func (n *Node) lockPage(ctx context.Context, prefix, after string) (page []LockI
 	return page, res.More, nil
 }
 
+func listCommand(prefix, after string) *locktable.Command {
+	cmd := &locktable.Command{Op: locktable.OpList, After: after, Count: locktable.MaxList}
+	if prefix != "" {
+		cmd.Names = []string{prefix}
+	}
+	return cmd
+}
+
 func (n *Node) lockPageLocal(ctx context.Context, prefix, after string) (page []LockInfo, more bool, err error) {
 	if err := n.checkList(ctx, prefix); err != nil {
 		return nil, false, err
 	}
-	if err := n.believable(); err != nil {
+	res, age, err := n.readState(ctx, opList, prefix, listCommand(prefix, after))
+	if err != nil {
 		return nil, false, err
 	}
-	age := n.contactAge()
-	infos, more := n.fsm.list(prefix, after)
-	for i := range infos {
-		page = append(page, localInfo(&infos[i], age))
+	for i := range res.Infos {
+		page = append(page, localInfo(&res.Infos[i], age))
 	}
-	return page, more, nil
+	return page, res.More, nil
 }
 
 // believable refuses local reads of a state that is known to be wrong. One that merely stands still, since the node has failed otherwise or is cut off, is shown with

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/router"
+	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
 const (
@@ -267,7 +267,7 @@ func (l *leadership) view() membership.View {
 	servers, index := l.node.group.configuration()
 	config := l.node.named(servers)
 	return membership.View{
-		Self: l.node.id, Config: config, Progress: l.progress.of(l.node.id, config, index, l.node.group.term()), Wanted: l.node.cfg.Voters, Grace: graceVoter,
+		Self: l.node.id, Config: config, Progress: l.progress.of(l.node.id, l.node.cfg.Zone, config, index, l.node.group.term()), Wanted: l.node.cfg.Voters, Grace: graceVoter,
 	}
 }
 
@@ -315,18 +315,23 @@ type refused string
 
 func (r refused) Error() string { return string(r) }
 
-// admit takes a server in, without a vote; reconcile gives it one when it has caught up and one is wanted.
-func (l *leadership) admit(ctx context.Context, s membership.Server) error {
+// admit takes a server in, without a vote; reconcile gives it one when it has caught up and one is wanted. The error is errEnough if there are replicas enough.
+func (l *leadership) admit(ctx context.Context, req *wire.JoinRequest) error {
 	if err := l.beginChange(ctx); err != nil {
 		return err
 	}
 	defer l.endChange()
-	d := membership.Admit(l.view(), s)
-	switch d.Kind {
-	case membership.Known:
-		return nil
-	case membership.AddNonvoter, membership.Enough:
-		// Enough replicas are no reason to refuse: every instance replicates, with or without a vote.
+	s := membership.Server{ID: req.ServerID, Name: req.Name, Addr: req.Addr}
+	switch d := membership.Admit(l.view(), s, req.Zone); d.Kind {
+	case membership.Known, membership.AddNonvoter:
+		if req.Client {
+			return errEnough
+		}
+		if d.Kind == membership.Known {
+			return nil
+		}
+	case membership.Enough:
+		return errEnough
 	default:
 		return refused(d.Reason)
 	}
@@ -376,7 +381,7 @@ const dismissPace = 50 * time.Millisecond
 // gone tells whether a server is not in the latest configuration, which is in force before it is committed, and whether that is.
 func (l *leadership) gone(id string) (gone, committed bool) {
 	servers, index := l.node.group.configuration()
-	gone = !slices.ContainsFunc(servers, func(s membership.Server) bool { return s.ID == id })
+	gone = !contains(servers, id)
 	return gone, l.node.fsm.electorate().since >= index
 }
 

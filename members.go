@@ -14,8 +14,9 @@ type Member struct {
 	ServerID string
 	Name     string
 	Addr     string
+	Zone     string
 	Voter    bool // in the group's configuration, with a vote
-	InGroup  bool // in the group's configuration
+	InGroup  bool // in the group's configuration: a voter or a standby; all others are clients
 	Alive    bool // believed alive by gossip, which notices a death after some seconds
 	Leader   bool // leads, by the word of the newest term heard
 	Self     bool // this node
@@ -31,14 +32,14 @@ type Member struct {
 // Members lists the instances in the group's configuration and those that gossip knows, by server id. It asks each of
 // them how it is, not the leader, so it answers without a quorum too, within a second: how many of the voters are
 // reachable tells whether there can be one. With Local it asks nobody. Who is in the group is this node's own view in
-// both cases, and may be stale: a node that is cut off knows only the members it had, and its Applied, which stands
-// still, shows it.
+// both cases, of a client what the leader told it within the last second, and may be stale: a node that is cut off
+// knows only the members it had, and its Applied, which stands still, shows it.
 func (n *Node) Members(ctx context.Context, opts ...ReadOption) ([]Member, error) {
 	if err := n.usable(ctx, "members"); err != nil {
 		return nil, err
 	}
 	list := n.membersNow()
-	leader, term := n.group.leader(), n.group.term()
+	leader, term := n.leader()
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	for i := range list {
@@ -80,7 +81,7 @@ func (m *Member) answered(s wire.StatusReply, err error) {
 // membersNow joins the group's configuration and gossip's view.
 func (n *Node) membersNow() []Member {
 	byID := make(map[string]*Member)
-	for _, s := range n.named(n.group.servers()) {
+	for _, s := range n.named(n.servers()) {
 		byID[s.ID] = &Member{ServerID: s.ID, Name: s.Name, Addr: s.Addr, Voter: s.Voter, InGroup: true, Alive: s.ID == n.id, Self: s.ID == n.id}
 	}
 	for _, g := range n.gossip.Members() {
@@ -89,7 +90,7 @@ func (n *Node) membersNow() []Member {
 			m = &Member{ServerID: g.ServerID, Self: g.ServerID == n.id}
 			byID[g.ServerID] = m
 		}
-		m.Name, m.Addr, m.Alive = g.Meta.Name, g.Addr, true
+		m.Name, m.Addr, m.Zone, m.Alive = g.Meta.Name, g.Addr, g.Meta.Zone, true
 	}
 	list := make([]Member, 0, len(byID))
 	for _, m := range byID {

@@ -29,6 +29,15 @@ func (b *nameBook) renew(view []gossip.Member, group []membership.Server) {
 	b.names = names
 }
 
+// learn takes in what a member said.
+func (b *nameBook) learn(id, name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if name != "" && b.names != nil {
+		b.names[id] = name
+	}
+}
+
 // of is the name of a server, "" if it is not known.
 func (b *nameBook) of(id string) string {
 	b.mu.Lock()

@@ -45,12 +45,14 @@ type Node struct {
 	sessions *sessionSet
 	trips    roundTrips
 
-	lead    atomic.Pointer[leadership]
-	leaders *signal // wakes whoever waits for another leader
-	names   nameBook
-	cuts    raftCuts
-	answers atomic.Pointer[answers]
-	foreign atomic.Pointer[foreignCluster]
+	lead     atomic.Pointer[leadership]
+	leaders  *signal // wakes whoever waits for another leader
+	standing standing
+	roster   atomic.Pointer[roster]
+	names    nameBook
+	cuts     raftCuts
+	answers  atomic.Pointer[answers]
+	foreign  atomic.Pointer[foreignCluster]
 	// duplicate is set when this process was found to run on a copy of another live one's data directory.
 	duplicate atomic.Bool
 	verdict   atomic.Pointer[DivergedError] // set when this member's state is known to differ, before anybody is told
@@ -101,6 +103,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.life, n.endLife = context.WithCancel(context.Background())
 	n.asking, n.endAsking = context.WithCancel(n.life)
+	n.standing.asking = make(chan struct{}, 1)
 	n.sessions = newSessionSet(func(s *Session) { n.endLater(s, false) })
 	if err := n.start(ctx); err != nil {
 		_ = n.stopParts()
@@ -133,7 +136,7 @@ func (n *Node) start(ctx context.Context) error {
 		return err
 	}
 	n.router = router.New(router.Env{
-		Self: n.id, Local: n.localDo, Leader: n.knownLeader, Others: n.others, Call: n.callPropose, Why: n.why,
+		Self: n.id, Local: n.localDo, Leader: n.knownLeader, Others: n.members, Call: n.callPropose, Why: n.why,
 	})
 	n.fsm = newFSM(n.clock)
 	n.fsm.publish, n.fsm.reset, n.fsm.fail = n.publish, n.stateReplaced, n.fail
@@ -158,6 +161,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.spawn(n.runPacer)
 	n.spawn(n.runFounding)
 	n.spawn(n.runRejoin)
+	n.spawn(n.runClient)
 	n.spawn(n.runSnapshots)
 	n.spawn(n.runDivergence)
 	if n.cfg.RestartInPlace {
@@ -350,7 +354,7 @@ func (n *Node) ask(ctx context.Context, op, name string, cmd *locktable.Command)
 // knownLeader is the leader as this node knows it, and a channel that is closed when that may have changed.
 func (n *Node) knownLeader() (router.Peer, <-chan struct{}) {
 	changed := n.leaders.get()
-	id := n.group.leader()
+	id, _ := n.leader()
 	if id == "" {
 		return router.Peer{}, changed
 	}
@@ -359,17 +363,6 @@ func (n *Node) knownLeader() (router.Peer, <-chan struct{}) {
 		return router.Peer{}, changed
 	}
 	return router.Peer{ID: id, Addr: addr}, changed
-}
-
-// others lists the members that may know a leader or pass a command on.
-func (n *Node) others() []router.Peer {
-	var peers []router.Peer
-	for _, m := range n.gossip.Members() {
-		if m.ServerID != n.id && m.Meta.ClusterID == n.clusterIDNow() {
-			peers = append(peers, router.Peer{ID: m.ServerID, Addr: m.Addr})
-		}
-	}
-	return peers
 }
 
 // resolve gives the address of a server id: gossip is the phone book.
@@ -506,7 +499,8 @@ func (n *Node) runSnapshots() {
 // meta is what gossip tells about this node.
 func (n *Node) meta() gossip.Meta {
 	return gossip.Meta{
-		Name: n.cfg.Name, ClusterID: n.clusterIDNow(), Version: wire.Level, Expect: n.foundingConfig().MetaExpect(), HasState: n.hasState(), Boot: n.boot,
+		Name: n.cfg.Name, Zone: n.cfg.Zone, ClusterID: n.clusterIDNow(), Version: wire.Level, Expect: n.foundingConfig().MetaExpect(),
+		HasState: n.hasState() && !n.isClient(), Boot: n.boot,
 	}
 }
 

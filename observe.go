@@ -38,12 +38,10 @@ type observer struct {
 	shown    Leader // newest
 }
 
-// follow shows who leads and what changes from then on, until the loop ends (false) or has fallen behind. The subscription begins before the question is asked, so that nothing is
-// missed between the two; what the answer knows already is left out by its revision.
+// follow shows who leads and what changes from then on, until the loop ends (false) or has fallen behind. The subscription begins at the revision of the answer, so that nothing is
+// missed between the two.
 func (o *observer) follow(ctx context.Context) (again bool) {
 	n := nodeOf(o.election.request.owner)
-	sub := n.hub.Subscribe(o.name, 0)
-	defer sub.Close()
 	info, err := o.ask(ctx)
 	if err != nil {
 		return o.fail(ctx, err)
@@ -55,8 +53,10 @@ func (o *observer) follow(ctx context.Context) (again bool) {
 	if !o.show(leader) {
 		return false
 	}
+	f := n.subscribe(o.name, int64(info.Rev))
+	defer f.close()
 	for {
-		e, err := sub.Next(ctx)
+		e, err := f.next(ctx)
 		switch {
 		case ctx.Err() == nil && errors.Is(err, watch.ErrFellBehind):
 			return true

@@ -59,21 +59,21 @@ func (p *progress) leave(id string, wish bool) {
 }
 
 // of gives what is known of the servers of a configuration that stands at index in the log of this term's leader. A log of an earlier term may be longer and not hold it. How long one has been out of reach counts from its last answer to this leader, or from the first time it was asked.
-func (p *progress) of(self string, config []membership.Server, index, term uint64) map[string]membership.Progress {
+func (p *progress) of(self string, zone string, config []membership.Server, index, term uint64) map[string]membership.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	known := make(map[string]membership.Progress, len(config))
 	for _, s := range config {
 		if s.ID == self {
-			known[s.ID] = membership.Progress{Reachable: true, CaughtUp: true, StableFor: time.Hour, Name: s.Name, Level: wire.Level}
+			known[s.ID] = membership.Progress{Reachable: true, CaughtUp: true, StableFor: time.Hour, Name: s.Name, Zone: zone, Level: wire.Level}
 			continue
 		}
 		m := p.byID[s.ID]
 		if m == nil {
 			continue // never asked: it counts as not measured
 		}
-		out := membership.Progress{Reachable: m.reachable, Applied: m.status.AppliedIndex, CaughtUp: m.caughtUp, Name: m.status.Name, Level: m.status.Level, Left: m.left}
+		out := membership.Progress{Reachable: m.reachable, Applied: m.status.AppliedIndex, CaughtUp: m.caughtUp, Name: m.status.Name, Zone: m.status.Zone, Level: m.status.Level, Left: m.left}
 		out.Behind = m.status.LastIndex < index || m.status.Term < term
 		if out.Name == "" {
 			out.Name = s.Name

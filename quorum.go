@@ -25,7 +25,7 @@ func (n *Node) askVoters(ctx context.Context) {
 	count := answers{at: time.Now()}
 	var mu sync.Mutex
 	var asked sync.WaitGroup
-	for _, s := range n.group.servers() {
+	for _, s := range n.servers() {
 		if !s.Voter {
 			continue
 		}
@@ -62,7 +62,7 @@ func (n *Node) why() string {
 		alive[m.ServerID] = true
 	}
 	voters, believed := 0, 0
-	for _, s := range n.group.servers() {
+	for _, s := range n.servers() {
 		if s.Voter {
 			voters++
 			if s.ID == n.id || alive[s.ID] {

@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/gossip"
@@ -14,18 +15,19 @@ const (
 )
 
 // runRejoin brings a member back that was taken out of the group while it was away: replaced after its grace, or removed by a request that came
-// late. It cannot see that in its own configuration, which ends where it was cut off; it sees that no leader speaks to it. The leader answers "known" if it is
+// late. As a rule it cannot see that in its own configuration, which ends where it was cut off; it sees that no leader speaks to it. The leader answers "known" if it is
 // a member after all, so asking does no harm.
 func (n *Node) runRejoin() {
 	heard := time.Now()
 	for n.life.Err() == nil {
 		pause(n.life, rejoinPace)
-		if !n.isMember() || n.failed() != nil || n.closing.Load() || n.group.leader() != "" {
+		removed := len(n.group.servers()) > 0 && !n.inConfiguration()
+		if !n.isMember() || n.isClient() || n.failed() != nil || n.closing.Load() || n.group.leader() != "" && !removed {
 			heard = time.Now()
 			continue
 		}
 		n.askVoters(n.life)
-		if time.Since(heard) > rejoinAfter && n.rejoin() {
+		if (removed || time.Since(heard) > rejoinAfter) && n.rejoin() {
 			heard = time.Now()
 		}
 	}
@@ -33,12 +35,7 @@ func (n *Node) runRejoin() {
 
 // rejoin asks the members of this node's cluster until one has brought it to the leader.
 func (n *Node) rejoin() bool {
-	for _, m := range n.gossip.Members() {
-		if m.ServerID != n.id && m.Meta.ClusterID == n.clusterIDNow() && n.rejoinBy(m) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.clusterMembers(), n.rejoinBy)
 }
 
 func (n *Node) rejoinBy(m gossip.Member) bool {

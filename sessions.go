@@ -146,7 +146,7 @@ func (n *Node) current(ctx context.Context) (*Session, error) {
 	select {
 	case n.opening <- struct{}{}:
 	case <-ctx.Done():
-		return nil, &WaitError{Op: "open session", Waiting: n.why(), Err: joined(ended(ctx), n.group.leader() == "")}
+		return nil, &WaitError{Op: "open session", Waiting: n.why(), Err: joined(ended(ctx), n.leaderless())}
 	}
 	defer func() { <-n.opening }()
 	if n.own != nil && n.own.alive() {

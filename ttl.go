@@ -117,7 +117,7 @@ func (n *Node) affords(ctx context.Context, ttl time.Duration) error {
 
 func (n *Node) voters() int {
 	voters := 0
-	for _, s := range n.group.servers() {
+	for _, s := range n.servers() {
 		if s.Voter {
 			voters++
 		}

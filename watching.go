@@ -14,7 +14,8 @@ import (
 // for it end their parts with a separator, and a watcher of one lock looks at Event.Name.
 //
 // Events come in revision order without gap or duplicate, as this node's own state machine applies them, so a little
-// later than to the callers concerned, and on a node that is cut off only when it is back. "Now" is this node's own
+// later than to the callers concerned, and on a node that is cut off only when it is back. A client (see Role) gets
+// them from a member, and from another one when that goes away. "Now" is this node's own
 // now: where that matters, read the state by Inspect or Locks and go on by WatchFrom. The loop ends with an error that
 // matches watch.ErrFellBehind when it was too slow or the node was brought up to date by a snapshot, and with one that
 // matches ErrClosed when the node closes; when ctx ends, with its error; with a *FieldError for what no name can begin
@@ -34,15 +35,17 @@ func (n *Node) WatchFrom(ctx context.Context, prefix string, rev int64) iter.Seq
 			yield(watch.Event{}, err)
 			return
 		}
-		sub := n.hub.Subscribe(prefix, rev)
-		defer sub.Close()
+		f := n.subscribe(prefix, rev)
+		defer f.close()
 		for {
-			e, err := sub.Next(ctx)
+			e, err := f.next(ctx)
 			if err != nil {
 				yield(watch.Event{}, err)
 				return
 			}
-			e.Node = n.nameOf(e.ServerID)
+			if name := n.nameOf(e.ServerID); name != "" {
+				e.Node = name
+			}
 			if !yield(e, nil) {
 				return
 			}

@@ -148,6 +148,28 @@ func (h *Hub) Reset(rev int64) {
 	})
 }
 
+// MovedError ends the subscriptions of a hub that is not told of events any more; others may be. Up to Rev everything has been delivered by then.
+type MovedError struct{ Rev int64 }
+
+func (e *MovedError) Error() string { return fmt.Sprintf("no more events here after revision %d", e.Rev) }
+
+// Move ends every subscription there is with a *MovedError after what is queued for it: no more events will come here, at least for a while. The hub itself goes on.
+func (h *Hub) Move() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	h.subs.all(func(s *Subscription) { h.drop(s, &MovedError{Rev: max(s.since, h.last)}) })
+}
+
+// Reaches tells whether a subscription from revision since on would miss nothing.
+func (h *Hub) Reaches(since int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.started && since >= h.oldest()
+}
+
 // Close ends every subscription, present and future, with cause after what is queued for it; nil is ErrClosed. Only the first call
 // counts.
 func (h *Hub) Close(cause error) {

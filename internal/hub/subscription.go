@@ -82,6 +82,13 @@ func (s *Subscription) pop() watch.Event {
 	return e
 }
 
+// Empty tells that no event is queued.
+func (s *Subscription) Empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head == len(s.queue)
+}
+
 // push queues a live event, or reports that the queue is full.
 func (s *Subscription) push(e watch.Event) bool {
 	s.mu.Lock()

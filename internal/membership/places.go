@@ -11,8 +11,10 @@ const maxStandbys = 2
 // unfair is by how many servers two zones must differ before a server of one takes the place of one of the other. A difference of one cannot be mended.
 const unfair = 2
 
-// places is how many servers replicate when all goes well.
-func (v View) places() int { return v.Wanted + maxStandbys }
+// Places is how many servers replicate when all goes well, where that many voters are wanted.
+func Places(voters int) int { return voters + maxStandbys }
+
+func (v View) places() int { return Places(v.Wanted) }
 
 // yields tells whether a non-voter should give its place up for a server of the given zone: one of a zone that has many more replicas. While
 // the zone of a newcomer is not known yet, it may be this one.

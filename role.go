@@ -1,0 +1,111 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+)
+
+// Role is what an instance may become in its cluster.
+type Role int
+
+const (
+	// RoleAuto lets the cluster decide: the first instances vote (Config.Voters), two more stand by, and all others are
+	// clients until one of those places is free.
+	RoleAuto Role = iota
+	// RoleClient never replicates and never founds: the instance uses the cluster of the others. All of the API works
+	// the same; each call goes to a member over the network, and so does what would otherwise be read from the
+	// instance's own state (Watch, Observe, and reads with Local).
+	RoleClient
+)
+
+// String is "auto" or "client".
+func (r Role) String() string {
+	switch r {
+	case RoleAuto:
+		return "auto"
+	case RoleClient:
+		return "client"
+	}
+	return fmt.Sprintf("role(%d)", int(r))
+}
+
+func (c *Config) validateRole(p *problems) {
+	switch {
+	case c.Role != RoleAuto && c.Role != RoleClient:
+		p.add("Role", c.Role, "must be RoleAuto or RoleClient")
+	case c.Role == RoleAuto:
+	case c.Expect > 0 || len(c.Founders) > 0:
+		p.add("Role", c.Role, "a client never founds: leave Expect and Founders out")
+	case len(c.Join) == 0:
+		p.add("Join", nil, "is needed: a client is found by nobody")
+	}
+}
+
+// errEnough: the cluster has replicas enough, so this node is a client of it.
+var errEnough = errors.New("the cluster has replicas enough")
+
+// standing is whether this node replicates. One that does not has no state of its own, or one that stands still, and asks the members for theirs.
+type standing struct {
+	client atomic.Bool
+	// asking has one slot: who holds it may ask the leader for a place. Leave holds it for good.
+	asking chan struct{}
+	// doubt is set while a question for a place may have been answered with yes without this node knowing.
+	doubt atomic.Bool
+}
+
+// isClient tells whether this node keeps no state of its own.
+func (n *Node) isClient() bool { return n.standing.client.Load() }
+
+// becomeClient takes in that the others replicate without this node. Its state stands still from now on.
+func (n *Node) becomeClient() {
+	if !n.standing.client.CompareAndSwap(false, true) {
+		return
+	}
+	n.log.Info("client of the cluster: others replicate", "cluster", n.clusterIDNow())
+	n.publishMeta()
+	n.hub.Move()
+	n.leaderMayHaveChanged()
+}
+
+// becomeReplica takes in that a leader speaks to this node again.
+func (n *Node) becomeReplica() {
+	if !n.standing.client.CompareAndSwap(true, false) {
+		return
+	}
+	n.log.Info("replicating the cluster's state", "cluster", n.clusterIDNow())
+	n.publishMeta()
+	n.leaderMayHaveChanged()
+}
+
+// outside makes a client stay one, and tells whether it certainly is none of the group: then it has nothing to ask the leader for when it leaves.
+func (n *Node) outside(ctx context.Context) bool {
+	select {
+	case n.standing.asking <- struct{}{}: // for good
+		return !n.standing.doubt.Load() && !n.listed()
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// leaderless tells that no leader is known.
+func (n *Node) leaderless() bool {
+	id, _ := n.leader()
+	return id == ""
+}
+
+// replicates tells whether this node is in the configuration that it has, and hears a leader.
+func (n *Node) replicates() bool { return n.group.leader() != "" && n.inConfiguration() }
+
+// inConfiguration tells whether this node is in the group by its own state, and listed by what it was told if it is a client.
+func (n *Node) inConfiguration() bool { return contains(n.group.servers(), n.id) }
+
+func (n *Node) listed() bool { return contains(n.servers(), n.id) }
+
+func contains(list []membership.Server, id string) bool {
+	return slices.ContainsFunc(list, func(s membership.Server) bool { return s.ID == id })
+}

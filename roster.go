@@ -1,0 +1,218 @@
+package quorumlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/gossip"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/router"
+	"github.com/quorumlock/quorumlock/internal/wire"
+)
+
+// roster is what a client knows of the group that it does not belong to: who is in it and who leads.
+type roster struct {
+	leader  string
+	term    uint64
+	servers []membership.Server
+}
+
+const (
+	rosterPace = 500 * time.Millisecond // between two looks at the group
+	placePace  = 10 * time.Second       // between two questions for a place while all seem taken, and up to half as much again
+)
+
+// servers is the group's configuration: this node's own, or that which a member told it.
+func (n *Node) servers() []membership.Server {
+	if !n.isClient() {
+		return n.group.servers()
+	}
+	if r := n.roster.Load(); r != nil {
+		return slices.Clone(r.servers)
+	}
+	return nil
+}
+
+// leader is the server id of the leader and its term as far as this node knows, "" if none.
+func (n *Node) leader() (id string, term uint64) {
+	if !n.isClient() {
+		return n.group.leader(), n.group.term()
+	}
+	if r := n.roster.Load(); r != nil {
+		return r.leader, r.term
+	}
+	return "", 0
+}
+
+// runClient follows the group from outside while this node is a client, and asks for a place in it as soon as one may be free.
+func (n *Node) runClient() {
+	asked := time.Now()
+	wait := placePause()
+	for n.life.Err() == nil {
+		if !n.isClient() || n.failed() != nil || n.closing.Load() {
+			pause(n.life, rosterPace)
+			asked = time.Now()
+			continue
+		}
+		if n.cfg.Role == RoleAuto && n.replicates() {
+			n.becomeReplica()
+			continue
+		}
+		n.followGroup()
+		if n.cfg.Role == RoleClient && n.listed() {
+			n.giveUpPlace()
+		}
+		if n.cfg.Role == RoleAuto && (n.placeFree() || time.Since(asked) > wait) {
+			n.askForPlace()
+			asked, wait = time.Now(), placePause()
+		}
+		pause(n.life, rosterPace)
+	}
+}
+
+// placePause differs from client to client, so that they do not all ask at once.
+func placePause() time.Duration { return placePace + rand.N(placePace/2) }
+
+// placeFree tells whether the group as it is known has fewer replicas than it should. The leader, who knows which of them are dead, decides.
+func (n *Node) placeFree() bool {
+	r := n.roster.Load()
+	return r != nil && r.leader != "" && len(r.servers) < membership.Places(n.cfg.Voters)
+}
+
+// followGroup asks the leader who is in the group, or else whoever answers.
+func (n *Node) followGroup() {
+	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
+	defer cancel()
+	old, _ := n.leader()
+	for _, p := range n.members() {
+		reply, err := n.callRoster(ctx, p)
+		if err != nil || reply.ClusterID != n.clusterIDNow() || reply.LeaderID == "" {
+			continue
+		}
+		n.noteRoster(&reply)
+		if reply.LeaderID != old {
+			n.leaderMayHaveChanged()
+		}
+		return
+	}
+	if old != "" {
+		n.loseLeader()
+	}
+	n.askVoters(n.life)
+}
+
+func (n *Node) loseLeader() {
+	r := *n.roster.Load()
+	r.leader = ""
+	n.roster.Store(&r)
+	n.leaderMayHaveChanged()
+}
+
+func (n *Node) noteRoster(reply *wire.RosterReply) {
+	r := &roster{leader: reply.LeaderID, term: reply.Term}
+	for _, s := range reply.Servers {
+		r.servers = append(r.servers, membership.Server{ID: s.ServerID, Voter: s.Voter})
+		if s.Addr != "" && s.ServerID != n.id {
+			n.gossip.Learn(s.ServerID, s.Addr)
+		}
+		n.names.learn(s.ServerID, s.Name)
+	}
+	n.roster.Store(r)
+}
+
+// members are those whom a client asks, in this order: the leader, the others in the group, and whoever else belongs to the cluster.
+func (n *Node) members() []router.Peer {
+	leader, _ := n.leader()
+	var peers []router.Peer
+	add := func(id, addr string) {
+		if id != n.id && addr != "" && !slices.ContainsFunc(peers, func(p router.Peer) bool { return p.ID == id }) {
+			peers = append(peers, router.Peer{ID: id, Addr: addr})
+		}
+	}
+	known := func(id string) {
+		addr, _ := n.resolve(id)
+		add(id, addr)
+	}
+	if leader != "" {
+		known(leader)
+	}
+	for _, s := range n.servers() {
+		known(s.ID)
+	}
+	for _, m := range n.clusterMembers() {
+		add(m.ServerID, m.Addr)
+	}
+	return peers
+}
+
+// clusterMembers are the instances of this node's cluster that gossip knows, itself excepted, those first that may replicate.
+func (n *Node) clusterMembers() []gossip.Member {
+	list := slices.DeleteFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.ServerID == n.id || m.Meta.ClusterID != n.clusterIDNow() })
+	slices.SortStableFunc(list, func(a, b gossip.Member) int {
+		switch {
+		case a.Meta.HasState == b.Meta.HasState:
+			return 0
+		case a.Meta.HasState:
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+func (n *Node) callRoster(ctx context.Context, p router.Peer) (wire.RosterReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	b, err := n.calls.Call(ctx, p.Addr, p.ID, methodRoster, nil)
+	if err != nil {
+		return wire.RosterReply{}, err
+	}
+	return wire.DecodeRosterReply(b)
+}
+
+// rosterReply is this member's word on the group; that of a client is hearsay, and names no leader.
+func (n *Node) rosterReply() wire.RosterReply {
+	reply := wire.RosterReply{ClusterID: n.clusterIDNow()}
+	if n.isClient() || n.failed() != nil {
+		return reply
+	}
+	servers, index := n.group.configuration()
+	reply.LeaderID, reply.Term, reply.Index = n.group.leader(), n.group.term(), index
+	for _, s := range n.named(servers) {
+		reply.Servers = append(reply.Servers, wire.RosterServer{ServerID: s.ID, Name: s.Name, Addr: s.Addr, Voter: s.Voter})
+	}
+	return reply
+}
+
+// giveUpPlace takes a node out of the group that was in it as a former process, before its Config made it a client.
+func (n *Node) giveUpPlace() {
+	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
+	defer cancel()
+	if err := n.askToLeave(ctx); err != nil {
+		n.log.Debug("still in the group, which a client should not be", "error", err)
+	}
+}
+
+// askForPlace asks the leader to let this client replicate.
+func (n *Node) askForPlace() {
+	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
+	defer cancel()
+	select {
+	case n.standing.asking <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-n.standing.asking }()
+	if n.closing.Load() {
+		return
+	}
+	for _, p := range n.members() {
+		err := n.join(ctx, gossip.Member{ServerID: p.ID, Addr: p.Addr})
+		n.log.Debug("asked for a place in the group", "by", p.Addr, "error", err)
+		if err == nil {
+			return
+		}
+	}
+}
