@@ -317,6 +317,9 @@ func (r refused) Error() string { return string(r) }
 
 // admit takes a server in, without a vote; reconcile gives it one when it has caught up and one is wanted. The error is errEnough if there are replicas enough.
 func (l *leadership) admit(ctx context.Context, req *wire.JoinRequest) error {
+	if other, found := l.node.namesake(ctx, req); found {
+		return refused(fmt.Sprintf("the name %s belongs to %s at %s, which is alive", req.Name, other.ServerID, other.Addr))
+	}
 	if err := l.beginChange(ctx); err != nil {
 		return err
 	}

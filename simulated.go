@@ -18,6 +18,7 @@ func init() {
 		}
 	}
 	sim.Leading = func(node any) bool { return node.(*Node).lead.Load() != nil }
+	sim.Replicates = func(node any) bool { return !node.(*Node).isClient() }
 	sim.State = func(node any) (uint64, [32]byte) {
 		view := node.(*Node).fsm.view()
 		return view.Header().Index, view.Hash()

@@ -67,7 +67,7 @@ func (c *Cluster) CheckState() {
 		indexes = indexes[:0]
 		for i, in := range c.all() {
 			node := c.running(in)
-			if node == nil || node.Err() != nil {
+			if node == nil || node.Err() != nil || !sim.Replicates(node) {
 				continue
 			}
 			index, hash := sim.State(node)

@@ -37,4 +37,6 @@ var (
 	Expire func(node any)
 	// Leading tells whether the node leads the raft group.
 	Leading func(node any) bool
+	// Replicates tells whether the node keeps a state of its own: it is no client.
+	Replicates func(node any) bool
 )
