@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/gossip"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/sim"
 	"github.com/quorumlock/quorumlock/internal/store"
 )
 
@@ -232,10 +233,12 @@ func (n *Node) named(servers []membership.Server) []membership.Server {
 }
 
 // newGossip is the real gossip, or the plain one for simulation.
-func newGossip(memory bool, opt gossip.Options) (gossip.Gossip, error) {
-	if memory {
-		// A simulated network knows no other names than its hosts'.
-		opt.Resolve = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+func newGossip(env *sim.Env, opt gossip.Options) (gossip.Gossip, error) {
+	if env.MemoryGossip {
+		opt.Resolve = env.Resolve
+		if opt.Resolve == nil { // a simulated network knows no other names than its hosts'
+			opt.Resolve = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+		}
 		return gossip.NewMemory(opt)
 	}
 	return gossip.NewMemberlist(opt)

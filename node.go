@@ -238,7 +238,7 @@ func (n *Node) listen() error {
 
 func (n *Node) startGossip() error {
 	var err error
-	n.gossip, err = newGossip(n.cfg.sim.MemoryGossip, gossip.Options{
+	n.gossip, err = newGossip(n.cfg.sim, gossip.Options{
 		Endpoint: n.endpoint, ServerID: n.id, Cluster: n.cfg.Cluster, Meta: n.meta(), Started: n.store.Started(), Seeds: n.cfg.Join, Keys: n.cfg.GossipKeys,
 		Logger: n.log.Named("gossip"), OnChange: n.gossipChanged, OnConflict: n.idConflict, OnForeign: n.metForeign,
 	})

@@ -68,13 +68,15 @@ type Cluster struct {
 	opt   options
 	limit *limit
 
-	mu        sync.Mutex // guards what follows, and each instance's node and disk
+	mu        sync.Mutex // guards what follows, and each instance's node, disk and host
 	instances []*instance
 	ended     bool // no instance is started any more
 }
 
 type instance struct {
 	index int
+	host  string           // see Cluster.mu
+	moves int              // see Cluster.mu
 	node  *quorumlock.Node // nil while it is down; see Cluster.mu
 	disk  *store.Disk      // nil without a data directory; see Cluster.mu
 	clock *clock.Fake
@@ -166,7 +168,7 @@ func requireBubble(t testing.TB) {
 }
 
 func (c *Cluster) newInstance(i int) *instance {
-	in := &instance{index: i, clock: clock.NewFake()}
+	in := &instance{index: i, host: fmt.Sprintf("host-%d", i), clock: clock.NewFake()}
 	if c.opt.disks {
 		in.disk = store.NewDisk()
 	}
@@ -188,20 +190,11 @@ func (c *Cluster) add() *instance {
 	return in
 }
 
-func host(i int) string { return fmt.Sprintf("host-%d", i) }
-
-func address(i int) string { return host(i) + ":7000" }
-
 func (c *Cluster) config(in *instance) quorumlock.Config {
 	all := c.all()
 	cfg := quorumlock.Config{
-		Cluster: "test", Name: fmt.Sprintf("node-%d", in.index), Addr: address(in.index), Expect: len(all), AllowPlaintext: true,
-		Transport: c.net.Host(host(in.index)), Logger: c.opt.logger,
-	}
-	for _, other := range all {
-		if other != in {
-			cfg.Join = append(cfg.Join, address(other.index))
-		}
+		Cluster: "test", Name: fmt.Sprintf("node-%d", in.index), Addr: address(c.hostOf(in)), Expect: len(all), AllowPlaintext: true,
+		Transport: c.net.Host(c.hostOf(in)), Logger: c.opt.logger, Join: c.seedsOf(in, all),
 	}
 	if c.opt.configure != nil {
 		c.opt.configure(in.index, &cfg)
@@ -209,7 +202,7 @@ func (c *Cluster) config(in *instance) quorumlock.Config {
 	if cfg.Logger != nil {
 		cfg.Logger = cfg.Logger.Named(cfg.Name)
 	}
-	sim.Attach(&cfg, &sim.Env{Clock: in.clock, Disk: in.disk, MemoryGossip: true, SnapshotBytes: c.opt.snapshot, HashEvery: c.opt.hashEvery})
+	sim.Attach(&cfg, &sim.Env{Clock: in.clock, Disk: in.disk, MemoryGossip: true, Resolve: c.resolve, SnapshotBytes: c.opt.snapshot, HashEvery: c.opt.hashEvery})
 	return cfg
 }
 
@@ -289,7 +282,7 @@ func (c *Cluster) take(i int) *quorumlock.Node {
 func (c *Cluster) Crash(i int) {
 	c.t.Helper()
 	node := c.take(i)
-	c.net.Crash(host(i))
+	c.net.Crash(c.Host(i))
 	if d := c.diskOf(i); d != nil {
 		d.Crash()
 	}
@@ -299,8 +292,8 @@ func (c *Cluster) Crash(i int) {
 // Network is the simulated network; hosts are named by Host.
 func (c *Cluster) Network() *transport.Memory { return c.net }
 
-// Host is the name of instance i in the network.
-func (c *Cluster) Host(i int) string { return host(i) }
+// Host is the name of instance i in the network; Move changes it.
+func (c *Cluster) Host(i int) string { return c.hostOf(c.instance(i)) }
 
 // Clock is instance i's clocks.
 func (c *Cluster) Clock(i int) *Clock { return &Clock{c.instance(i).clock} }
@@ -329,7 +322,7 @@ func (c *Cluster) end() {
 	c.mu.Unlock()
 	c.net.HealAll()
 	for i := range all {
-		c.net.Resume(host(i))
+		c.net.Resume(c.Host(i))
 		if disk := c.diskOf(i); disk != nil {
 			disk.HangWrites(false)
 		}

@@ -24,10 +24,10 @@ func (c *Cluster) Expire(i int) {
 }
 
 // Cut stops everything from instance i to instance j, one way. Streams deliver what they held after Heal.
-func (c *Cluster) Cut(i, j int) { c.net.Cut(host(i), host(j)) }
+func (c *Cluster) Cut(i, j int) { c.net.Cut(c.Host(i), c.Host(j)) }
 
 // Isolate cuts instance i off from all others, both ways.
-func (c *Cluster) Isolate(i int) { c.net.Isolate(host(i)) }
+func (c *Cluster) Isolate(i int) { c.net.Isolate(c.Host(i)) }
 
 // Partition splits the network: instances of different groups cannot reach each other, those of one group can.
 // Instances that are in no group make up one more together, so Partition([]int{0}) parts the first instance from the
@@ -61,10 +61,10 @@ func (c *Cluster) Heal() { c.net.HealAll() }
 // its holds see their deadline pass while it is paused, where those of a stopped process would see it on waking. What a
 // stopped process would not do in the meantime, the test must not let it do; what it does first on waking is tested by
 // doing it after Resume. Expire is the shorter way to that moment.
-func (c *Cluster) Pause(i int) { c.net.Pause(host(i)) }
+func (c *Cluster) Pause(i int) { c.net.Pause(c.Host(i)) }
 
 // Resume undoes Pause. What was held is delivered.
-func (c *Cluster) Resume(i int) { c.net.Resume(host(i)) }
+func (c *Cluster) Resume(i int) { c.net.Resume(c.Host(i)) }
 
 // HandOver makes instance i, if it leads, hand raft leadership over to another voter. Nothing else of it changes.
 func (c *Cluster) HandOver(i int) { sim.HandOver(c.Node(i)) }

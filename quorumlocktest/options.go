@@ -17,6 +17,7 @@ type options struct {
 	hashEvery uint64
 	latency   time.Duration
 	waitReady bool
+	byName    bool
 	timeLimit time.Duration
 }
 

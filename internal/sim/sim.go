@@ -3,6 +3,8 @@
 package sim
 
 import (
+	"context"
+
 	"github.com/quorumlock/quorumlock/internal/clock"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/store"
@@ -10,11 +12,13 @@ import (
 
 // Env replaces parts of one node. Zero fields leave the real part in place.
 type Env struct {
-	Clock         clock.Source
-	Disk          *store.Disk // stands in for Config.Dir
-	MemoryGossip  bool        // plain gossip instead of memberlist
-	SnapshotBytes uint64      // log bytes after which a snapshot is taken
-	HashEvery     uint64      // log entries between two comparisons of the members' states; a power of two
+	Clock        clock.Source
+	Disk         *store.Disk // stands in for Config.Dir
+	MemoryGossip bool        // plain gossip instead of memberlist
+	// Resolve gives the hosts of the simulated network behind a name in Config.Join. Nil: a name is its host's.
+	Resolve       func(ctx context.Context, name string) (hosts []string, err error)
+	SnapshotBytes uint64 // log bytes after which a snapshot is taken
+	HashEvery     uint64 // log entries between two comparisons of the members' states; a power of two
 }
 
 // Attach sets the Env of a *quorumlock.Config. The root package fills it in; a wider API would show users what only
