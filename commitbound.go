@@ -2,14 +2,6 @@ package quorumlock
 
 import "github.com/hashicorp/raft"
 
-// AppendEntries implements raft.Transport.
-func (t raftTransport) AppendEntries(
-	id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
-) error {
-	boundCommit(args)
-	return t.NetworkTransport.AppendEntries(id, target, args, resp)
-}
-
 // AppendEntries implements raft.AppendPipeline.
 func (d *drainedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	boundCommit(args)

@@ -18,13 +18,13 @@ func (f appliedFSM) Restore(r io.ReadCloser) error       { return r.Close() }
 // A follower whose log ends with an entry that no majority has, of a leader that was deposed, hears from the next leader by a request without entries that more has been
 // committed: as raft sends it when it retries after a pause. The follower must not apply that entry, but the one that takes its place.
 func TestFollowerAppliesNothingThatTheLeaderDoesNotHave(t *testing.T) {
-	for name, send := range map[string]func(*testing.T, raftTransport, raft.ServerAddress, *raft.AppendEntriesRequest){
+	for name, send := range map[string]func(*testing.T, *raftTransport, raft.ServerAddress, *raft.AppendEntriesRequest){
 		"single":    sendSingle,
 		"pipelined": sendPipelined,
 	} {
 		t.Run(name, func(t *testing.T) {
 			follower, applied := followerWith(t, &raft.Log{Index: 2, Term: 1, Type: raft.LogCommand, Data: []byte("never committed")})
-			leader := raftTransport{tcpTransport(t)}
+			leader := &raftTransport{NetworkTransport: tcpTransport(t), life: t.Context()}
 			header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("leader"), Addr: []byte("leader")}
 			send(t, leader, follower, &raft.AppendEntriesRequest{
 				RPCHeader: header, Term: 2, PrevLogEntry: 1, PrevLogTerm: 1, LeaderCommitIndex: 7,
@@ -45,7 +45,7 @@ func TestFollowerAppliesNothingThatTheLeaderDoesNotHave(t *testing.T) {
 	}
 }
 
-func sendSingle(t *testing.T, leader raftTransport, to raft.ServerAddress, req *raft.AppendEntriesRequest) {
+func sendSingle(t *testing.T, leader *raftTransport, to raft.ServerAddress, req *raft.AppendEntriesRequest) {
 	t.Helper()
 	var resp raft.AppendEntriesResponse
 	if err := leader.AppendEntries("follower", to, req, &resp); err != nil || !resp.Success {
@@ -53,7 +53,7 @@ func sendSingle(t *testing.T, leader raftTransport, to raft.ServerAddress, req *
 	}
 }
 
-func sendPipelined(t *testing.T, leader raftTransport, to raft.ServerAddress, req *raft.AppendEntriesRequest) {
+func sendPipelined(t *testing.T, leader *raftTransport, to raft.ServerAddress, req *raft.AppendEntriesRequest) {
 	t.Helper()
 	p, err := leader.AppendEntriesPipeline("follower", to)
 	if err != nil {

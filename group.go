@@ -86,9 +86,10 @@ func startGroup(cfg groupConfig) (*group, error) {
 		Timeout: raftCallTimeout,
 		Logger:  quiet.Logger(cfg.logger.Named("raft-net")),
 	})
+	patient := &raftTransport{NetworkTransport: trans, life: streams.life}
 	var r *raft.Raft
 	err := cfg.store.Guard(func() (err error) {
-		r, err = raft.NewRaft(conf, cfg.fsm, cfg.store.Logs(), cfg.store.Stable(), cfg.store.Snapshots(), raftTransport{trans})
+		r, err = raft.NewRaft(conf, cfg.fsm, cfg.store.Logs(), cfg.store.Stable(), cfg.store.Snapshots(), patient)
 		return err
 	})
 	if err != nil {
@@ -96,6 +97,7 @@ func startGroup(cfg groupConfig) (*group, error) {
 		_ = trans.Close()
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
+	patient.raft.Store(r)
 	g := &group{
 		raft: r, trans: trans, streams: streams, store: cfg.store, clock: cfg.clock, changed: cfg.changed,
 		seen: make(chan raft.Observation, 16), gone: make(chan struct{}), stopped: make(chan struct{}), asked: newRequests(),
@@ -381,11 +383,15 @@ func (s *streamLayer) Dial(server raft.ServerAddress, timeout time.Duration) (ne
 	id := string(server)
 	addr, ok := s.resolve(id)
 	if !ok {
-		return nil, fmt.Errorf("no address known for server %s", id)
+		return nil, fmt.Errorf("%w: no address known for server %s", errUnreached, id)
 	}
 	ctx, cancel := context.WithTimeout(s.life, timeout)
 	defer cancel()
-	return s.endpoint.Dial(ctx, transport.KindRaft, addr, id)
+	conn, err := s.endpoint.Dial(ctx, transport.KindRaft, addr, id)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnreached, err)
+	}
+	return conn, nil
 }
 
 // Accept implements raft.StreamLayer.

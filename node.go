@@ -63,7 +63,8 @@ type Node struct {
 	identity chan struct{}          // one slot: serializes writes of the identity, which last as long as the disk hangs
 	cluster  atomic.Pointer[string] // the cluster the node belongs to
 	adopted  atomic.Pointer[string] // the one whose raft streams it accepts
-	member   chan struct{}          // closed when the node belongs to a cluster
+	wasReady atomic.Bool
+	member   chan struct{} // closed when the node belongs to a cluster
 	joined   sync.Once
 
 	started chan struct{} // closed when all parts are there: the lower ones may call back before
@@ -275,15 +276,42 @@ func (n *Node) Addr() string { return n.endpoint.Advertise() }
 // ClusterID is the id of the cluster the node belongs to, "" while it belongs to none.
 func (n *Node) ClusterID() string { return n.clusterIDNow() }
 
-// Ready waits until the node belongs to a cluster and a leader has answered it. ctx bounds the wait; the error then
-// says what is missing.
+// Ready waits until the node belongs to a cluster and a leader has answered it. Until it has been ready once it also
+// waits, if it replicates, until its state has got as far as the leader's was then: from that moment on the cluster can
+// do without another instance, as a rolling update must know. ctx bounds the wait; the error then says what is missing.
 func (n *Node) Ready(ctx context.Context) error {
 	const op = "ready"
 	if err := n.usable(ctx, op); err != nil {
 		return err
 	}
-	_, err := n.ask(ctx, op, "", &locktable.Command{Op: locktable.OpBarrier})
+	res, err := n.ask(ctx, op, "", &locktable.Command{Op: locktable.OpBarrier})
+	if err != nil {
+		return err
+	}
+	if n.wasReady.Load() {
+		return nil
+	}
+	err = n.awaitApplied(ctx, op, res.Index)
+	n.wasReady.Store(err == nil)
 	return err
+}
+
+const appliedPace = 20 * time.Millisecond // a follower applies what is committed 75 ms later as a rule
+
+// awaitApplied waits until this node's state has reached an index of the log, unless it keeps none.
+func (n *Node) awaitApplied(ctx context.Context, op string, index uint64) error {
+	for !n.isClient() && n.fsm.header().Index < index {
+		pause(ctx, appliedPace)
+		switch {
+		case ctx.Err() != nil:
+			return &WaitError{Op: op, Waiting: fmt.Sprintf("state at log index %d of %d", n.fsm.header().Index, index), Err: ended(ctx)}
+		case n.failed() != nil:
+			return n.failed()
+		case n.life.Err() != nil:
+			return &WaitError{Op: op, Err: ErrClosed}
+		}
+	}
+	return nil
 }
 
 // usable is the first check of every call.

@@ -6,11 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raftTransport is raft's network transport with a pipeline that cannot get stuck.
-type raftTransport struct{ *raft.NetworkTransport }
-
 // AppendEntriesPipeline implements raft.Transport.
-func (t raftTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+func (t *raftTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, err

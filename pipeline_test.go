@@ -21,7 +21,7 @@ func TestPipelineWithoutADecoderTakesRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer peer.Close()
-	p, err := raftTransport{trans}.AppendEntriesPipeline("peer", peer.LocalAddr())
+	p, err := (&raftTransport{NetworkTransport: trans, life: t.Context()}).AppendEntriesPipeline("peer", peer.LocalAddr())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func (n *Node) runClient() {
 	asked := time.Now()
 	wait := placePause()
 	for n.life.Err() == nil {
-		if !n.isClient() || n.failed() != nil || n.closing.Load() {
+		if !n.isClient() || n.failed() != nil {
 			pause(n.life, rosterPace)
 			asked = time.Now()
 			continue
@@ -64,7 +64,7 @@ func (n *Node) runClient() {
 		if n.cfg.Role == RoleClient && n.listed() {
 			n.giveUpPlace()
 		}
-		if n.cfg.Role == RoleAuto && (n.placeFree() || time.Since(asked) > wait) {
+		if n.cfg.Role == RoleAuto && !n.closing.Load() && (n.placeFree() || time.Since(asked) > wait) {
 			n.askForPlace()
 			asked, wait = time.Now(), placePause()
 		}

@@ -19,6 +19,7 @@ type instance struct {
 	node   *quorumlock.Node // nil while it is down; guarded by schedule.mu
 	starts int
 	gone   bool // left for good
+	left   atomic.Bool
 
 	// What is wrong with it.
 	frozen  atomic.Bool  // suspended or stopped: nothing of it can look at a clock

@@ -26,10 +26,11 @@ import (
 //	go test -v ./internal/simulation -args -seed S -tries 50   one schedule again and again, since goroutines run in another order each time
 //	go test -v ./internal/simulation -run Replay -args -replay S          one schedule in exactly one order
 var (
-	hours  = flag.Float64("hours", 0, "virtual hours to run")
-	seed   = flag.Uint64("seed", 0, "the first seed; without -hours the only one")
-	tries  = flag.Int("tries", 1, "how often to run each seed")
-	length = flag.Duration("length", 0, "length of one schedule in fake time")
+	hours       = flag.Float64("hours", 0, "virtual hours to run")
+	seed        = flag.Uint64("seed", 0, "the first seed; without -hours the only one")
+	tries       = flag.Int("tries", 1, "how often to run each seed")
+	length      = flag.Duration("length", 0, "length of one schedule in fake time")
+	deployments = flag.Int("deployments", 0, "schedules of TestMembership")
 )
 
 func TestMain(m *testing.M) {
