@@ -97,7 +97,7 @@ func (n *Node) status() wire.StatusReply {
 	return wire.StatusReply{
 		ServerID: n.id, Name: n.cfg.Name, ClusterID: n.clusterIDNow(), LeaderID: leader, LeaderAddr: addr,
 		Term: n.group.term(), AppliedIndex: n.group.appliedIndex(), LastIndex: n.group.lastIndex(),
-		Level: wire.Level, Voter: n.votes(), Boot: n.boot,
+		Level: n.binary.Highest(), Voter: n.votes(), Boot: n.boot,
 	}
 }
 
@@ -156,7 +156,7 @@ func (n *Node) join(ctx context.Context, m gossip.Member) error {
 		return err
 	}
 	n.adopt(status.ClusterID)
-	req := wire.JoinRequest{ServerID: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Level: wire.Level, Boot: n.boot}
+	req := wire.JoinRequest{ServerID: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Level: n.binary.Highest(), Boot: n.boot}
 	err = n.askLeader(router.Peer{ID: m.ServerID, Addr: m.Addr}, func(p router.Peer) (wire.JoinReply, error) {
 		b, err := n.calls.Call(ctx, p.Addr, p.ID, methodJoin, wire.AppendJoinRequest(nil, &req))
 		if err != nil {
@@ -165,7 +165,7 @@ func (n *Node) join(ctx context.Context, m gossip.Member) error {
 		return wire.DecodeJoinReply(b)
 	})
 	if err != nil {
-		return fmt.Errorf("join: %w", err)
+		return n.belowLevel(fmt.Errorf("join: %w", err))
 	}
 	return n.keepIdentity(status.ClusterID)
 }
@@ -180,8 +180,11 @@ func (n *Node) askLeader(p router.Peer, call func(router.Peer) (wire.JoinReply, 
 		if want := n.raftClusterID(); reply.ClusterID != want {
 			return fmt.Errorf("%w: %s answers for cluster %s, not %s", ErrClusterChanged, p.Addr, reply.ClusterID, want)
 		}
-		if reply.Status == wire.StatusDone {
+		switch reply.Status {
+		case wire.StatusDone:
 			return nil
+		case wire.StatusLevel:
+			return fmt.Errorf("%w: %s says: %s", ErrLevel, p.Addr, reply.Detail)
 		}
 		if reply.Status != wire.StatusNotLeader || reply.LeaderID == "" || reply.LeaderAddr == "" {
 			return fmt.Errorf("%s says %v: %s", p.Addr, reply.Status, reply.Detail)
@@ -197,7 +200,7 @@ func (n *Node) serveJoin(ctx context.Context, req wire.JoinRequest) wire.JoinRep
 		return n.notLeading()
 	}
 	n.gossip.Learn(req.ServerID, req.Addr)
-	err := lead.admit(ctx, membership.Server{ID: req.ServerID, Name: req.Name, Addr: req.Addr})
+	err := lead.admit(ctx, membership.Server{ID: req.ServerID, Name: req.Name, Addr: req.Addr}, req.Level)
 	return n.membershipReply(err)
 }
 
@@ -218,8 +221,11 @@ func (n *Node) notLeading() wire.JoinReply {
 func (n *Node) membershipReply(err error) wire.JoinReply {
 	if err != nil {
 		status := wire.StatusUnknown
-		if errors.As(err, new(refused)) {
+		switch {
+		case errors.As(err, new(refused)):
 			status = wire.StatusRefused
+		case errors.As(err, new(*tooOld)):
+			status = wire.StatusLevel
 		}
 		return wire.JoinReply{Status: status, ClusterID: n.clusterIDNow(), Detail: err.Error()}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/commit"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/router"
+	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
 // The errors to branch on with errors.Is. Where a caller needs facts, a typed error below carries them and matches one
@@ -50,6 +51,10 @@ var (
 	ErrInvalid = fence.ErrInvalid
 	// ErrFailed: the node itself cannot go on (Node.Err tells why); its host and the cluster do.
 	ErrFailed = errors.New("node failed")
+	// ErrLevel: a binary is too old. As a reason of ErrFailed: this node's, for the cluster that it belongs to; start it
+	// with the version that the others have. Of a call: another member's, for what was asked; it works when that one was
+	// upgraded or has left.
+	ErrLevel = wire.ErrLevel
 	// ErrDiverged: the node's copy of the replicated state is not the one that the other members have, so nothing that
 	// it says can be relied on. It has stopped, and its data directory is not to be used again. The error is a
 	// *DivergedError, a *LostError of what the node's sessions held, or a *FieldError of Open.

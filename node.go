@@ -32,6 +32,8 @@ type Node struct {
 	boot  string // random, made at each start
 	log   hclog.Logger
 	clock clock.Source
+	// binary is what this binary understands of the log and of snapshots.
+	binary wire.Binary
 
 	store    *store.Store
 	endpoint transport.Endpoint
@@ -92,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, fmt.Errorf("open node: %w", err)
 	}
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, boot: newID(), hub: hub.NewHub(watchHistory), leaders: newSignal(),
+		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, binary: cfg.sim.Binary, boot: newID(), hub: hub.NewHub(watchHistory), leaders: newSignal(),
 		opening: make(chan struct{}, 1), identity: make(chan struct{}, 1), member: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
 		started: make(chan struct{}),
 	}
@@ -135,7 +137,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.router = router.New(router.Env{
 		Self: n.id, Local: n.localDo, Leader: n.knownLeader, Others: n.others, Call: n.callPropose, Why: n.why,
 	})
-	n.fsm = newFSM(n.clock)
+	n.fsm = newFSM(n.clock, n.binary)
 	n.fsm.publish, n.fsm.reset, n.fsm.fail = n.publish, n.stateReplaced, n.fail
 	n.fsm.snapshots = n.store.Snapshots()
 	n.fsm.founded = func() { n.spawn(n.learnCluster) }
@@ -146,7 +148,7 @@ func (n *Node) start(ctx context.Context) error {
 	var err error
 	n.group, err = startGroup(groupConfig{
 		serverID: n.id, timing: n.cfg.Timing, logger: n.log, fsm: n.fsm, store: n.store, endpoint: n.endpoint, resolve: n.resolve,
-		changed: n.leaderMayHaveChanged, clock: n.clock,
+		changed: n.leaderMayHaveChanged, clock: n.clock, binary: n.binary,
 	})
 	if err != nil {
 		return errors.Join(err, n.failed()) // of a snapshot that cannot be restored only the state machine knows why
@@ -295,6 +297,9 @@ func (n *Node) usable(ctx context.Context, op string) error {
 
 // do routes a command and turns errors into this package's. A leader that has not founded the cluster yet is about to: it is waited for.
 func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, opt router.Options) (locktable.Result, error) {
+	if err := n.mayPropose(cmd); err != nil {
+		return locktable.Result{}, &WaitError{Op: op, Name: name, Err: err, unsent: true}
+	}
 	for {
 		res, err := n.router.Do(ctx, cmd, opt)
 		if err != nil || res.Code != locktable.CodeNotFounded {
@@ -506,7 +511,7 @@ func (n *Node) runSnapshots() {
 // meta is what gossip tells about this node.
 func (n *Node) meta() gossip.Meta {
 	return gossip.Meta{
-		Name: n.cfg.Name, ClusterID: n.clusterIDNow(), Version: wire.Level, Expect: n.foundingConfig().MetaExpect(), HasState: n.hasState(), Boot: n.boot,
+		Name: n.cfg.Name, ClusterID: n.clusterIDNow(), Version: n.binary.Highest(), Expect: n.foundingConfig().MetaExpect(), HasState: n.hasState(), Boot: n.boot,
 	}
 }
 

@@ -15,6 +15,7 @@ const (
 	StatusStopping   Status = 5 // nothing was done; this node is about to go
 	StatusNoQuorum   Status = 6 // nothing was done; no majority of the voters answers
 	StatusRefused    Status = 7 // nothing was done and nothing will be, however often it is asked; Detail says why
+	StatusLevel      Status = 8 // as StatusRefused: who asks has a binary below the cluster's feature level; Detail tells of both
 )
 
 var statusNames = [...]string{
@@ -25,6 +26,7 @@ var statusNames = [...]string{
 	StatusStopping:   "stopping",
 	StatusNoQuorum:   "no quorum",
 	StatusRefused:    "refused",
+	StatusLevel:      "binary too old",
 }
 
 // String is for logs and errors.
