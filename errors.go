@@ -38,6 +38,9 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrNoQuorum: the cluster could not answer, because no leader with a majority of voters was reachable in time.
 	ErrNoQuorum = errors.New("no quorum")
+	// ErrQuarantine: the cluster was recovered (see Recover) a moment ago and grants no lock yet. TryLock says so at
+	// once, other calls if they end before the quarantine does.
+	ErrQuarantine = errors.New("in quarantine")
 	// ErrOverloaded: the cluster refuses new work for now; nothing was done.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrClusterChanged: the node met another cluster of the same name, or its own was founded anew.
@@ -254,7 +257,7 @@ func (e *WaitError) Error() string {
 	if e.Err == nil {
 		b.WriteString("failed")
 	} else if none := (*noQuorumError)(nil); errors.As(e.Err, &none) && strings.Contains(e.Waiting, ErrNoQuorum.Error()) {
-		b.WriteString(none.err.Error()) // once is enough
+		b.WriteString(none.rest()) // once is enough
 	} else {
 		b.WriteString(e.Err.Error())
 	}
@@ -348,10 +351,14 @@ type noQuorumError struct {
 }
 
 func (e *noQuorumError) Error() string {
+	return fmt.Sprintf("%v: %s", ErrNoQuorum, e.rest())
+}
+
+func (e *noQuorumError) rest() string {
 	if e.changed != nil {
-		return fmt.Sprintf("%v: %v: %v", ErrNoQuorum, e.changed, e.err)
+		return fmt.Sprintf("%v: %v", e.changed, e.err)
 	}
-	return fmt.Sprintf("%v: %v", ErrNoQuorum, e.err)
+	return e.err.Error()
 }
 
 func (e *noQuorumError) Unwrap() []error {
@@ -379,6 +386,8 @@ func refusal(op, name string, r *locktable.Result) error {
 		return &LostError{Name: name, Token: Token(r.Token), Cause: CauseForced, Reason: "the grant is being released by force"}
 	case locktable.CodeOverloaded:
 		return &WaitError{Op: op, Name: name, Waiting: r.Detail, Err: ErrOverloaded}
+	case locktable.CodeQuarantined:
+		return &WaitError{Op: op, Name: name, Waiting: quarantined(r), Err: ErrQuarantine}
 	case locktable.CodeMalformed:
 		return &WaitError{Op: op, Name: name, Err: &FieldError{Field: "command", Problem: r.Detail}}
 	}

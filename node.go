@@ -200,7 +200,7 @@ func (n *Node) transportConfig(id string) transport.Config {
 
 func (n *Node) openStore(ctx context.Context) error {
 	s, err := store.Open(ctx, store.Options{
-		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.pinned, VerifySnapshot: n.verifySnapshot, Logger: n.log.Named("store"),
+		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.cfg.pinned, VerifySnapshot: n.verifySnapshot, Logger: n.log.Named("store"),
 		OnFail: n.storeFailed, OnStall: n.storeStalled, Incarnation: n.cfg.RestartInPlace,
 	})
 	if other := (*FieldError)(nil); errors.As(err, &other) {
@@ -217,8 +217,8 @@ func (n *Node) openStore(ctx context.Context) error {
 }
 
 // pinned refuses the directory of another cluster than the one that was asked for.
-func (n *Node) pinned(found store.Identity) error {
-	if want, id := n.cfg.ClusterID, found.ClusterID; want != "" && id != "" && want != id {
+func (c *Config) pinned(found store.Identity) error {
+	if want, id := c.ClusterID, found.ClusterID; want != "" && id != "" && want != id {
 		return &FieldError{Field: "Config.ClusterID", Value: want, Problem: fmt.Sprintf("the data directory belongs to cluster %s", id)}
 	}
 	return nil
