@@ -118,7 +118,7 @@ func (n *Node) status() wire.StatusReply {
 	return wire.StatusReply{
 		ServerID: n.id, Name: n.cfg.Name, ClusterID: n.clusterIDNow(), LeaderID: leader, LeaderAddr: addr,
 		Term: term, AppliedIndex: n.group.appliedIndex(), LastIndex: n.group.lastIndex(),
-		Level: wire.Level, Voter: n.votes(), Boot: n.boot, Zone: n.cfg.Zone,
+		Level: n.binary.Highest(), Voter: n.votes(), Boot: n.boot, Zone: n.cfg.Zone,
 	}
 }
 
@@ -178,7 +178,7 @@ func (n *Node) join(ctx context.Context, m gossip.Member) error {
 	}
 	n.adopt(status.ClusterID)
 	req := wire.JoinRequest{
-		ServerID: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Zone: n.cfg.Zone, Level: wire.Level, Boot: n.boot, Client: n.cfg.Role == RoleClient,
+		ServerID: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Zone: n.cfg.Zone, Level: n.binary.Highest(), Boot: n.boot, Client: n.cfg.Role == RoleClient,
 	}
 	n.standing.doubt.Store(!req.Client)
 	err = n.askLeader(router.Peer{ID: m.ServerID, Addr: m.Addr}, status.ClusterID, func(p router.Peer) (wire.JoinReply, error) {
@@ -190,7 +190,7 @@ func (n *Node) join(ctx context.Context, m gossip.Member) error {
 	})
 	enough := errors.Is(err, errEnough)
 	if err != nil && !enough {
-		return fmt.Errorf("join: %w", err)
+		return n.belowLevel(fmt.Errorf("join: %w", err))
 	}
 	if err := n.keepIdentity(status.ClusterID); err != nil {
 		return err
@@ -217,6 +217,8 @@ func (n *Node) askLeader(p router.Peer, cluster string, call func(router.Peer) (
 			return nil
 		case wire.StatusEnough:
 			return errEnough
+		case wire.StatusLevel:
+			return fmt.Errorf("%w: %s says: %s", ErrLevel, p.Addr, reply.Detail)
 		}
 		if reply.Status != wire.StatusNotLeader || reply.LeaderID == "" || reply.LeaderAddr == "" {
 			return fmt.Errorf("%s says %v: %s", p.Addr, reply.Status, reply.Detail)
@@ -257,6 +259,8 @@ func (n *Node) membershipReply(err error) wire.JoinReply {
 			status = wire.StatusEnough
 		case errors.As(err, new(refused)):
 			status = wire.StatusRefused
+		case errors.As(err, new(*tooOld)):
+			status = wire.StatusLevel
 		}
 		return wire.JoinReply{Status: status, ClusterID: n.clusterIDNow(), Detail: err.Error()}
 	}

@@ -70,8 +70,8 @@ func (c *claim) acquire(ctx context.Context, op string, cmd *locktable.Command) 
 	return c.wait(ctx, op, &res)
 }
 
-// ask sends the claim until it is answered, or its grant is heard of otherwise: the answer may hang, or be lost with a leader, while the news is here. A grant is taken in.
-func (c *claim) ask(ctx context.Context, op string, cmd *locktable.Command) (locktable.Result, error) {
+// askOnce sends the claim until it is answered, or its grant is heard of otherwise: the answer may hang, or be lost with a leader, while the news is here. A grant is taken in.
+func (c *claim) askOnce(ctx context.Context, op string, cmd *locktable.Command) (locktable.Result, error) {
 	s := c.session
 	both, stop := s.during(ctx)
 	defer stop()

@@ -32,7 +32,7 @@ func TestFollowedIsThatOfAMajority(t *testing.T) {
 		{"nobody", nil, nil, nil, time.Time{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := newProgress()
+			p := newProgress(wire.Level)
 			var config []membership.Server
 			for _, id := range c.voters {
 				config = append(config, membership.Server{ID: id, Voter: true})
@@ -54,7 +54,7 @@ func TestFollowedIsThatOfAMajority(t *testing.T) {
 // Silence takes nothing back: the age grows by itself.
 func TestFollowedStaysWhenAProbeFails(t *testing.T) {
 	now := time.Now()
-	p := newProgress()
+	p := newProgress(wire.Level)
 	p.note("a", wire.StatusReply{}, nil, 0, now)
 	p.follows("a", now.Add(-time.Second))
 	p.note("a", wire.StatusReply{}, errors.New("no answer"), 0, now)

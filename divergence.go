@@ -132,7 +132,7 @@ func (n *Node) askHashes(voters []string) iter.Seq[hashAnswer] {
 func (n *Node) askOne(ctx context.Context, id string, to chan<- hashAnswer) {
 	reply, err := n.callHashes(ctx, id)
 	if err == nil {
-		err = checkComparable(&reply, n.clusterIDNow())
+		err = checkComparable(&reply, n.clusterIDNow(), n.binary.Highest())
 	}
 	if err != nil {
 		n.log.Debug("no state hashes to compare with", "server", id, "error", err)
@@ -155,18 +155,18 @@ func (n *Node) callHashes(ctx context.Context, id string) (wire.HashesReply, err
 
 func (n *Node) hashesReply() wire.HashesReply {
 	return wire.HashesReply{
-		ClusterID: n.clusterIDNow(), Level: wire.Level, HashVersion: locktable.HashVersion, Points: n.fsm.hashes.last(),
+		ClusterID: n.clusterIDNow(), Level: n.binary.Highest(), HashVersion: locktable.HashVersion, Points: n.fsm.hashes.last(),
 	}
 }
 
 // checkComparable refuses hashes that may differ from ours without anything being wrong: of another cluster's log, or by another state machine, which
 // is met during a rolling upgrade.
-func checkComparable(r *wire.HashesReply, clusterID string) error {
+func checkComparable(r *wire.HashesReply, clusterID string, level uint32) error {
 	switch {
 	case r.ClusterID != clusterID:
 		return fmt.Errorf("hashes of cluster %q, this is %q", r.ClusterID, clusterID)
-	case r.Level != wire.Level || r.HashVersion != locktable.HashVersion:
-		return fmt.Errorf("hashes of level %d, form %d; these are %d, %d", r.Level, r.HashVersion, wire.Level, locktable.HashVersion)
+	case r.Level != level || r.HashVersion != locktable.HashVersion:
+		return fmt.Errorf("hashes of level %d, form %d; these are %d, %d", r.Level, r.HashVersion, level, locktable.HashVersion)
 	}
 	return nil
 }

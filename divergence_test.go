@@ -189,7 +189,7 @@ func pow(base, exp int) int {
 
 func TestOnlyHashesOfThisStateMachineAndClusterAreCompared(t *testing.T) {
 	good := wire.HashesReply{ClusterID: "c", Level: wire.Level, HashVersion: locktable.HashVersion}
-	if err := checkComparable(&good, "c"); err != nil {
+	if err := checkComparable(&good, "c", wire.Level); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*wire.HashesReply){
@@ -199,7 +199,7 @@ func TestOnlyHashesOfThisStateMachineAndClusterAreCompared(t *testing.T) {
 		"form":    func(r *wire.HashesReply) { r.HashVersion-- },
 	} {
 		r := good
-		if change(&r); checkComparable(&r, "c") == nil {
+		if change(&r); checkComparable(&r, "c", wire.Level) == nil {
 			t.Errorf("other %s: compared", name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/commit"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/router"
+	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
 // The errors to branch on with errors.Is. Where a caller needs facts, a typed error below carries them and matches one
@@ -37,6 +38,9 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrNoQuorum: the cluster could not answer, because no leader with a majority of voters was reachable in time.
 	ErrNoQuorum = errors.New("no quorum")
+	// ErrQuarantine: the cluster was recovered (see Recover) a moment ago and grants no lock yet. TryLock says so at
+	// once, other calls if they end before the quarantine does.
+	ErrQuarantine = errors.New("in quarantine")
 	// ErrOverloaded: the cluster refuses new work for now; nothing was done.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrClusterChanged: the node met another cluster of the same name, or its own was founded anew.
@@ -50,6 +54,10 @@ var (
 	ErrInvalid = fence.ErrInvalid
 	// ErrFailed: the node itself cannot go on (Node.Err tells why); its host and the cluster do.
 	ErrFailed = errors.New("node failed")
+	// ErrLevel: a binary is too old. As a reason of ErrFailed: this node's, for the cluster that it belongs to; start it
+	// with the version that the others have. Of a call: another member's, for what was asked; it works when that one was
+	// upgraded or has left.
+	ErrLevel = wire.ErrLevel
 	// ErrDiverged: the node's copy of the replicated state is not the one that the other members have, so nothing that
 	// it says can be relied on. It has stopped, and its data directory is not to be used again. The error is a
 	// *DivergedError, a *LostError of what the node's sessions held, or a *FieldError of Open.
@@ -249,7 +257,7 @@ func (e *WaitError) Error() string {
 	if e.Err == nil {
 		b.WriteString("failed")
 	} else if none := (*noQuorumError)(nil); errors.As(e.Err, &none) && strings.Contains(e.Waiting, ErrNoQuorum.Error()) {
-		b.WriteString(none.err.Error()) // once is enough
+		b.WriteString(none.rest()) // once is enough
 	} else {
 		b.WriteString(e.Err.Error())
 	}
@@ -343,10 +351,14 @@ type noQuorumError struct {
 }
 
 func (e *noQuorumError) Error() string {
+	return fmt.Sprintf("%v: %s", ErrNoQuorum, e.rest())
+}
+
+func (e *noQuorumError) rest() string {
 	if e.changed != nil {
-		return fmt.Sprintf("%v: %v: %v", ErrNoQuorum, e.changed, e.err)
+		return fmt.Sprintf("%v: %v", e.changed, e.err)
 	}
-	return fmt.Sprintf("%v: %v", ErrNoQuorum, e.err)
+	return e.err.Error()
 }
 
 func (e *noQuorumError) Unwrap() []error {
@@ -374,6 +386,8 @@ func refusal(op, name string, r *locktable.Result) error {
 		return &LostError{Name: name, Token: Token(r.Token), Cause: CauseForced, Reason: "the grant is being released by force"}
 	case locktable.CodeOverloaded:
 		return &WaitError{Op: op, Name: name, Waiting: r.Detail, Err: ErrOverloaded}
+	case locktable.CodeQuarantined:
+		return &WaitError{Op: op, Name: name, Waiting: quarantined(r), Err: ErrQuarantine}
 	case locktable.CodeMalformed:
 		return &WaitError{Op: op, Name: name, Err: &FieldError{Field: "command", Problem: r.Detail}}
 	}

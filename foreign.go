@@ -15,10 +15,22 @@ type foreignCluster struct {
 // foreignMemory is how long a meeting counts: gossip tries addresses with nobody of its own cluster at least every 10 s.
 const foreignMemory = time.Minute
 
-// metForeign only takes note. That the other cluster exists proves nothing about this one, whose majority may be alive elsewhere.
+// metForeign only takes note, and tells of it once per meeting. That the other cluster exists proves nothing about this one, whose majority may be alive elsewhere; that holds also
+// where the other was made of this one's data (Recover), perhaps in error.
 func (n *Node) metForeign(clusterID string) {
-	n.foreign.Store(&foreignCluster{id: clusterID, at: time.Now()})
+	now := &foreignCluster{id: clusterID, at: time.Now()}
+	last := n.foreign.Swap(now)
+	if last != nil && last.id == now.id && now.at.Sub(last.at) < foreignMemory {
+		return
+	}
+	own := n.clusterIDNow()
+	n.spawn(func() { // gossip holds locks
+		n.log.Warn("met another cluster of this name: the two refuse each other, and never merge; "+followOther, "met", clusterID, "belongs", own)
+	})
 }
+
+// followOther is what to do, for the errors and the log of a node that belongs to a cluster which has been given up.
+const followOther = "if that one took the place of this node's own (recovered, or founded anew), stop the node and empty its data directory, and it joins"
 
 // foreignInSight is the cluster that was met lately, "" if none was.
 func (n *Node) foreignInSight() string {
@@ -33,7 +45,7 @@ func (n *Node) foreignInSight() string {
 func (n *Node) explain(err error) error {
 	var none *noQuorumError
 	if other := n.foreignInSight(); other != "" && errors.As(err, &none) {
-		none.changed = fmt.Errorf("%w: met cluster %s, belongs to %s", ErrClusterChanged, other, n.clusterIDNow())
+		none.changed = fmt.Errorf("%w: met cluster %s, belongs to %s; %s", ErrClusterChanged, other, n.clusterIDNow(), followOther)
 	}
 	return err
 }

@@ -19,7 +19,8 @@ import (
 // fsm joins the replicated log to the lock table: decode, apply, stamp, publish. It takes no decision of its own, and everything a
 // result depends on stands in the log; the clock is read only for stamps, which never enter the state.
 type fsm struct {
-	clock clock.Source
+	clock  clock.Source
+	binary wire.Binary
 	// publish tells of an entry's events; it runs on raft's goroutine in log order and must not block.
 	publish func(events []locktable.Event)
 	// founded tells that the cluster's id has been replicated.
@@ -41,8 +42,8 @@ type fsm struct {
 	bytes   uint64 // applied since the last snapshot
 }
 
-func newFSM(c clock.Source) *fsm {
-	return &fsm{clock: c, table: locktable.New(), stamps: expiry.New(), hashes: newStateHashes()}
+func newFSM(c clock.Source, by wire.Binary) *fsm {
+	return &fsm{clock: c, binary: by, table: locktable.New(), stamps: expiry.New(), hashes: newStateHashes()}
 }
 
 // Apply implements raft.FSM. Its answer is []locktable.Result, one per command of the entry, or an error.
@@ -53,7 +54,7 @@ func (f *fsm) Apply(entry *raft.Log) any {
 		return f.broken
 	}
 	f.bytes += uint64(len(entry.Data))
-	batch, err := wire.DecodeBatch(entry.Data)
+	batch, err := f.binary.DecodeBatch(entry.Data)
 	var level *wire.LevelError
 	if errors.As(err, &level) {
 		f.broken = fmt.Errorf("entry %d: %w", entry.Index, err)
@@ -130,7 +131,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	if err := f.stopped(); err != nil {
 		return err // raft would try an older snapshot, behind which the log may not begin any more
 	}
-	table, err := wire.ReadSnapshot(r)
+	table, err := f.binary.ReadSnapshot(r)
 	if other := (*wire.StateError)(nil); errors.As(err, &other) {
 		err = &SnapshotError{Index: other.Index, cause: err}
 	}
@@ -289,7 +290,7 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 // verifySnapshot tells whether a snapshot, of this member or of another one, may be kept. One of a newer level is not this binary's to judge: the state machine
 // fails over it.
 func (n *Node) verifySnapshot(r io.Reader) error {
-	err := wire.VerifySnapshot(r, func() bool { return n.life.Err() == nil })
+	err := n.binary.VerifySnapshot(r, func() bool { return n.life.Err() == nil })
 	if errors.Is(err, wire.ErrLevel) {
 		return nil
 	}

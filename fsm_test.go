@@ -23,7 +23,7 @@ type machine struct {
 }
 
 func newMachine() *machine {
-	m := &machine{fsm: newFSM(clock.NewFake())}
+	m := &machine{fsm: newFSM(clock.NewFake(), wire.Binary{})}
 	m.fsm.fail = func(err error) { m.failures = append(m.failures, err) }
 	m.fsm.publish = func(e []locktable.Event) { m.events = append(m.events, e...) }
 	m.fsm.founded = func() { m.founded++ }

@@ -48,6 +48,7 @@ type group struct {
 	asked    *requests
 	changed  func() // the leader may have changed
 	clock    clock.Source
+	binary   wire.Binary
 	stopping sync.Once
 	stopped  chan struct{} // closed when raft has stopped
 	offers   offers
@@ -55,6 +56,7 @@ type group struct {
 
 type groupConfig struct {
 	clock    clock.Source
+	binary   wire.Binary
 	serverID string
 	timing   Timing
 	logger   hclog.Logger
@@ -99,7 +101,7 @@ func startGroup(cfg groupConfig) (*group, error) {
 	}
 	patient.raft.Store(r)
 	g := &group{
-		raft: r, trans: trans, streams: streams, store: cfg.store, clock: cfg.clock, changed: cfg.changed,
+		raft: r, trans: trans, streams: streams, store: cfg.store, clock: cfg.clock, binary: cfg.binary, changed: cfg.changed,
 		seen: make(chan raft.Observation, 16), gone: make(chan struct{}), stopped: make(chan struct{}), asked: newRequests(),
 	}
 	g.observer = raft.NewObserver(g.seen, false, func(o *raft.Observation) bool {
@@ -188,7 +190,7 @@ func (g *group) configuration() (list []membership.Server, index uint64) {
 
 // propose starts one entry. The futures of raft never leave this function: wait gives results or a *commit.Error.
 func (g *group) propose(cmds []*locktable.Command) func() ([]locktable.Result, error) {
-	data := wire.AppendBatch(nil, g.clock.Now().Wall.UnixMilli(), cmds)
+	data := g.binary.AppendBatch(nil, g.clock.Now().Wall.UnixMilli(), cmds)
 	if !g.asked.begin() {
 		return func() ([]locktable.Result, error) { return nil, outcome(raft.ErrNotLeader) }
 	}

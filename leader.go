@@ -74,7 +74,7 @@ func (n *Node) runLeadership() {
 }
 
 func (n *Node) startLeadership(term uint64) *leadership {
-	l := &leadership{node: n, term: term, promoted: n.clock.Now(), elected: time.Now(), progress: newProgress(), change: make(chan struct{}, 1)}
+	l := &leadership{node: n, term: term, promoted: n.clock.Now(), elected: time.Now(), progress: newProgress(n.binary.Highest()), change: make(chan struct{}, 1)}
 	l.batch = commit.New(commit.Env{Propose: n.group.propose, Urgent: n.fsm.urgent}, commit.Options{})
 	ctx, stop := context.WithCancel(n.life)
 	l.stop = stop
@@ -103,6 +103,9 @@ func (n *Node) localDo(ctx context.Context, c *locktable.Command) (locktable.Res
 	}
 	if l == nil {
 		return locktable.Result{}, router.ErrNotLeader
+	}
+	if err := n.mayProposeHere(ctx, c); err != nil {
+		return locktable.Result{}, err
 	}
 	begun := time.Now()
 	res, err := l.batch.Do(ctx, c)
@@ -239,6 +242,9 @@ func (l *leadership) runMembership(ctx context.Context) {
 		if _, err := l.reconcile(ctx); err != nil && ctx.Err() == nil {
 			l.node.log.Warn("membership not changed", "error", err)
 		}
+		if err := l.raiseLevel(ctx); err != nil && ctx.Err() == nil {
+			l.node.log.Warn("feature level not raised", "error", err)
+		}
 	}
 }
 
@@ -315,7 +321,8 @@ type refused string
 
 func (r refused) Error() string { return string(r) }
 
-// admit takes a server in, without a vote; reconcile gives it one when it has caught up and one is wanted. The error is errEnough if there are replicas enough.
+// admit takes a server in whose binary knows the feature level, without a vote; reconcile gives it one when it has caught up and one is wanted. The error is errEnough if there are
+// replicas enough.
 func (l *leadership) admit(ctx context.Context, req *wire.JoinRequest) error {
 	if other, found := l.node.namesake(ctx, req); found {
 		return refused(fmt.Sprintf("the name %s belongs to %s at %s, which is alive", req.Name, other.ServerID, other.Addr))
@@ -324,6 +331,9 @@ func (l *leadership) admit(ctx context.Context, req *wire.JoinRequest) error {
 		return err
 	}
 	defer l.endChange()
+	if err := l.refuseLevel(ctx, req.Level); err != nil {
+		return err
+	}
 	s := membership.Server{ID: req.ServerID, Name: req.Name, Addr: req.Addr}
 	switch d := membership.Admit(l.view(), s, req.Zone); d.Kind {
 	case membership.Known, membership.AddNonvoter:

@@ -32,6 +32,8 @@ type Node struct {
 	boot  string // random, made at each start
 	log   hclog.Logger
 	clock clock.Source
+	// binary is what this binary understands of the log and of snapshots.
+	binary wire.Binary
 
 	store    *store.Store
 	endpoint transport.Endpoint
@@ -95,7 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, fmt.Errorf("open node: %w", err)
 	}
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, boot: newID(), hub: hub.NewHub(watchHistory), leaders: newSignal(),
+		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, binary: cfg.sim.Binary, boot: newID(), hub: hub.NewHub(watchHistory), leaders: newSignal(),
 		opening: make(chan struct{}, 1), identity: make(chan struct{}, 1), member: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
 		started: make(chan struct{}),
 	}
@@ -139,7 +141,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.router = router.New(router.Env{
 		Self: n.id, Local: n.localDo, Leader: n.knownLeader, Others: n.members, Call: n.callPropose, Why: n.why,
 	})
-	n.fsm = newFSM(n.clock)
+	n.fsm = newFSM(n.clock, n.binary)
 	n.fsm.publish, n.fsm.reset, n.fsm.fail = n.publish, n.stateReplaced, n.fail
 	n.fsm.snapshots = n.store.Snapshots()
 	n.fsm.founded = func() { n.spawn(n.learnCluster) }
@@ -150,7 +152,7 @@ func (n *Node) start(ctx context.Context) error {
 	var err error
 	n.group, err = startGroup(groupConfig{
 		serverID: n.id, timing: n.cfg.Timing, logger: n.log, fsm: n.fsm, store: n.store, endpoint: n.endpoint, resolve: n.resolve,
-		changed: n.leaderMayHaveChanged, clock: n.clock,
+		changed: n.leaderMayHaveChanged, clock: n.clock, binary: n.binary,
 	})
 	if err != nil {
 		return errors.Join(err, n.failed()) // of a snapshot that cannot be restored only the state machine knows why
@@ -203,7 +205,7 @@ func (n *Node) transportConfig(id string) transport.Config {
 
 func (n *Node) openStore(ctx context.Context) error {
 	s, err := store.Open(ctx, store.Options{
-		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.pinned, VerifySnapshot: n.verifySnapshot, Logger: n.log.Named("store"),
+		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.cfg.pinned, VerifySnapshot: n.verifySnapshot, Logger: n.log.Named("store"),
 		OnFail: n.storeFailed, OnStall: n.storeStalled, Incarnation: n.cfg.RestartInPlace,
 	})
 	if other := (*FieldError)(nil); errors.As(err, &other) {
@@ -220,8 +222,8 @@ func (n *Node) openStore(ctx context.Context) error {
 }
 
 // pinned refuses the directory of another cluster than the one that was asked for.
-func (n *Node) pinned(found store.Identity) error {
-	if want, id := n.cfg.ClusterID, found.ClusterID; want != "" && id != "" && want != id {
+func (c *Config) pinned(found store.Identity) error {
+	if want, id := c.ClusterID, found.ClusterID; want != "" && id != "" && want != id {
 		return &FieldError{Field: "Config.ClusterID", Value: want, Problem: fmt.Sprintf("the data directory belongs to cluster %s", id)}
 	}
 	return nil
@@ -327,6 +329,9 @@ func (n *Node) usable(ctx context.Context, op string) error {
 
 // do routes a command and turns errors into this package's. A leader that has not founded the cluster yet is about to: it is waited for.
 func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, opt router.Options) (locktable.Result, error) {
+	if err := n.mayPropose(cmd); err != nil {
+		return locktable.Result{}, &WaitError{Op: op, Name: name, Err: err, unsent: true}
+	}
 	for {
 		res, err := n.router.Do(ctx, cmd, opt)
 		if err != nil || res.Code != locktable.CodeNotFounded {
@@ -527,7 +532,7 @@ func (n *Node) runSnapshots() {
 // meta is what gossip tells about this node.
 func (n *Node) meta() gossip.Meta {
 	return gossip.Meta{
-		Name: n.cfg.Name, Zone: n.cfg.Zone, ClusterID: n.clusterIDNow(), Version: wire.Level, Expect: n.foundingConfig().MetaExpect(),
+		Name: n.cfg.Name, Zone: n.cfg.Zone, ClusterID: n.clusterIDNow(), Version: n.binary.Highest(), Expect: n.foundingConfig().MetaExpect(),
 		HasState: n.hasState() && !n.isClient(), Boot: n.boot,
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 // progress is what the leader's probes found.
 type progress struct {
+	own  uint32 // feature level of the leader's binary
 	mu   sync.Mutex
 	byID map[string]*probed
 }
@@ -25,7 +26,7 @@ type probed struct {
 	left       bool      // asked to be taken out
 }
 
-func newProgress() *progress { return &progress{byID: make(map[string]*probed)} }
+func newProgress(own uint32) *progress { return &progress{own: own, byID: make(map[string]*probed)} }
 
 func (p *progress) note(id string, status wire.StatusReply, err error, last uint64, now time.Time) {
 	p.mu.Lock()
@@ -66,7 +67,7 @@ func (p *progress) of(self string, zone string, config []membership.Server, inde
 	known := make(map[string]membership.Progress, len(config))
 	for _, s := range config {
 		if s.ID == self {
-			known[s.ID] = membership.Progress{Reachable: true, CaughtUp: true, StableFor: time.Hour, Name: s.Name, Zone: zone, Level: wire.Level}
+			known[s.ID] = membership.Progress{Reachable: true, CaughtUp: true, StableFor: time.Hour, Name: s.Name, Zone: zone, Level: p.own}
 			continue
 		}
 		m := p.byID[s.ID]

@@ -55,7 +55,7 @@ func (n *Node) why() string {
 		if 2*a.answered > a.voters {
 			return fmt.Sprintf("no leader yet: %d of %d voters answer", a.answered, a.voters)
 		}
-		return fmt.Sprintf("no quorum: %d of %d voters answer", a.answered, a.voters)
+		return fmt.Sprintf("no quorum: %d of %d voters answer; if the others are gone for good, Recover makes a new cluster of a survivor's data directory", a.answered, a.voters)
 	}
 	alive := make(map[string]bool)
 	for _, m := range n.gossip.Members() {

@@ -10,6 +10,7 @@ import (
 // init opens the seam of package sim; nothing outside this module can reach it.
 func init() {
 	sim.Attach = func(config any, env *sim.Env) { config.(*Config).sim = env }
+	sim.Attached = func(config any) *sim.Env { return config.(*Config).sim }
 	sim.Abort = func(node any) { node.(*Node).abort() }
 	sim.HandOver = func(node any) { node.(*Node).handOver(context.Background()) }
 	sim.Expire = func(node any) {
@@ -23,6 +24,7 @@ func init() {
 		view := node.(*Node).fsm.view()
 		return view.Header().Index, view.Hash()
 	}
+	sim.Level = func(node any) uint32 { return node.(*Node).level() }
 	sim.Flip = func(node any, session func(*locktable.SessionRecord) bool, claim func(*locktable.ClaimRecord) bool) bool {
 		return node.(*Node).fsm.flip(session, claim)
 	}

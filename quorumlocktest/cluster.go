@@ -202,7 +202,11 @@ func (c *Cluster) config(in *instance) quorumlock.Config {
 	if cfg.Logger != nil {
 		cfg.Logger = cfg.Logger.Named(cfg.Name)
 	}
-	sim.Attach(&cfg, &sim.Env{Clock: in.clock, Disk: in.disk, MemoryGossip: true, Resolve: c.resolve, SnapshotBytes: c.opt.snapshot, HashEvery: c.opt.hashEvery})
+	env := sim.Env{Clock: in.clock, Disk: in.disk, MemoryGossip: true, Resolve: c.resolve, SnapshotBytes: c.opt.snapshot, HashEvery: c.opt.hashEvery}
+	if set := sim.Attached(&cfg); set != nil {
+		env.Binary = set.Binary
+	}
+	sim.Attach(&cfg, &env)
 	return cfg
 }
 

@@ -35,7 +35,9 @@ func NewBuilder(h Header) *Builder {
 	b := &Builder{table: New(), want: h}
 	t := b.table
 	t.clusterID, t.counter, t.index, t.level, t.maxTTL = h.ClusterID, h.Counter, h.Index, h.Level, h.MaxTTL
+	t.quarantine = h.Quarantine
 	b.fail(checkHeader(h, t.limits))
+	b.fail(b.checkQuarantine())
 	return b
 }
 
@@ -50,6 +52,20 @@ func checkHeader(h Header, l limits) error {
 		return errors.New("more records than the state machine allows")
 	}
 	return nil
+}
+
+// checkQuarantine: it began with a state without sessions and claims, and no claim is taken while it lasts.
+func (b *Builder) checkQuarantine() error {
+	q := b.want.Quarantine
+	if q == (Quarantine{}) {
+		return nil
+	}
+	return require("quarantine", q.Rev,
+		rule{b.used(q.Rev), "revision not from the counter"},
+		rule{q.Index <= b.want.Index, "began in the future"},
+		rule{q.Wait > 0, "without an end"},
+		rule{b.want.Claims == 0, "claims in spite of it"},
+	)
 }
 
 // fail keeps the first error and returns what is kept.
@@ -98,7 +114,7 @@ func (b *Builder) Session(r SessionRecord) error {
 	if err := require("session", Rev(r.ID),
 		rule{!b.loaded, "after the claims"},
 		rule{r.ID > previous, "out of order"},
-		rule{b.used(Rev(r.ID)), "id not from the counter"},
+		rule{b.used(Rev(r.ID)) && Rev(r.ID) > b.want.Quarantine.Rev, "id not from the counter"},
 		rule{nodeTexts(r.Node, r.NodeName) && checkText(r.Incarnation, MaxNodeLen) == "", "node"},
 		rule{t.ttlAllowed(r.TTL), "TTL"},
 		rule{r.RenewIndex <= b.want.Index, "renewed in the future"},

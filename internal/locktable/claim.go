@@ -16,6 +16,9 @@ func (x *step) enqueue(s *session, c *Command) Result {
 	if x.full(s, c.Seq) {
 		return overloaded("too many finished sequences above the floor")
 	}
+	if x.quarantine != (Quarantine{}) {
+		return Result{Code: CodeQuarantined, Detail: x.quarantine.Wait.String()}
+	}
 	if code := x.refusal(c); code != CodeNone {
 		x.finish(s, c.Seq, OpClaim, code, 0)
 		return x.refused(code, c)

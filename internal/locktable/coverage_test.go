@@ -15,7 +15,7 @@ var possible = map[Op]string{
 	OpRenew:     "ok no-session",
 	OpClose:     "ok no-session",
 	OpExpire:    "ok stale no-session",
-	OpClaim:     "granted waiting locked cancelled mismatch below-floor draining overloaded no-session kind limit",
+	OpClaim:     "granted waiting locked cancelled mismatch below-floor draining overloaded no-session kind limit quarantined",
 	OpCancel:    "cancelled locked kind limit not-held mismatch overloaded no-session",
 	OpUnlock:    "released not-held mismatch below-floor overloaded no-session",
 	OpForce:     "ok draining mismatch not-held overloaded",
@@ -39,6 +39,9 @@ func requireCoverage(t *testing.T, commands int, seen tally) {
 	t.Helper()
 	rest := maps.Clone(seen)
 	delete(rest, "restored")
+	if delete(rest, "refounded"); seen["refounded"] == 0 {
+		t.Error("no state was refounded")
+	}
 	for op := OpNone; op <= OpRestart; op++ {
 		codes, known := possible[op]
 		if !known {

@@ -102,8 +102,11 @@ func (x *step) note(rev Rev, held *claim, c *Command) {
 	}
 }
 
-// drained ends a drain or a lock delay by compare-and-set on the index at which it began, within the leader's own term.
+// drained ends a drain, a lock delay or the quarantine by compare-and-set on the index at which it began, within the leader's own term.
 func (x *step) drained(c *Command) Result {
+	if c.Rev == x.quarantine.Rev {
+		return x.endQuarantine(c)
+	}
 	held, ok := x.drains.Get(c.Rev)
 	switch {
 	case c.Term != x.term:

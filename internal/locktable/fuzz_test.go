@@ -157,7 +157,7 @@ func FuzzBuilder(f *testing.F) {
 }
 
 // tamper kinds and, for each, how many fields it knows.
-var tamperFields = [...]int{7, 4, 12, 5, 4, 4}
+var tamperFields = [...]int{8, 4, 12, 5, 4, 4}
 
 func tamper(r *records, kind uint8, at int, field uint8, value int64) {
 	kind %= uint8(len(tamperFields))
@@ -167,6 +167,8 @@ func tamper(r *records, kind uint8, at int, field uint8, value int64) {
 		h := &r.header
 		if numbers := []*int{&h.Sessions, &h.Claims, &h.Finished, &h.Lost, &h.Audit, &h.Limits}; int(field) < len(numbers) {
 			*numbers[field] = int(value)
+		} else if field == 7 {
+			h.Quarantine = Quarantine{Rev: Rev(value), Index: uint64(at), Wait: time.Duration(value)}
 		} else {
 			h.Counter, h.Index = Rev(value), uint64(value)
 		}

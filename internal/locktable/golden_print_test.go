@@ -115,7 +115,7 @@ func (s *script) printEffects(eff *Effects) {
 
 func (s *script) state() {
 	snap := s.table.Snapshot()
-	s.printf("%+v", snap.Header())
+	s.printf("%s", strings.Replace(fmt.Sprintf("%+v", snap.Header()), fmt.Sprintf(" Quarantine:%+v", Quarantine{}), "", 1))
 	for r := range snap.Sessions() {
 		var b optional
 		fmt.Fprintf(&b, "session %s renewed=%d floor=%d", s.names[r.ID], r.RenewIndex, r.Floor)

@@ -26,6 +26,8 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/*.txt")
 //	expire A index=3 term=1        defaults: the session's present renewal index, the present term
 //	restart n1 inc=i1 index=9      default: the log index before this command
 //	force job A.1 now session=A note=x actor=y | drained A.1 index=9 term=1
+//	refound c2 500                 the state becomes the first one of cluster c2, whose counter is 500 at least
+//	drained quarantine index=9     ends its quarantine
 //	inspect job | list 10 prefix=a after=b | barrier | level 2 | term 2 | state
 //	& A claim ...                  in the same log entry as the command before
 //
@@ -123,6 +125,8 @@ func (s *script) line(f []string) {
 	case f[0] == "state":
 		s.index--
 		s.state()
+	case f[0] == "refound":
+		s.refound(f[1], Rev(s.number(f[2])))
 	case len(f) > 2 && f[1] == "=":
 		c := &Command{Op: OpOpen, Node: f[3], TTL: s.duration(f[4])}
 		for _, word := range f[5:] {
@@ -166,6 +170,10 @@ func (s *script) arguments(c *Command, args []string) {
 	case OpForce:
 		c.Names, c.Token = []string{args[0]}, s.claim(args[1]).token
 	case OpDrained:
+		if args[0] == "quarantine" {
+			c.Rev = s.table.quarantine.Rev
+			break
+		}
 		c.Rev = s.claim(args[0]).grant
 	case OpInspect:
 		c.Names = []string{args[0]}

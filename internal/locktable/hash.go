@@ -8,7 +8,7 @@ import (
 
 // HashVersion names the canonical form that Hash is taken of; it changes when the form does, and hashes of two versions say nothing
 // about each other. It is also the first thing hashed.
-const HashVersion = 3
+const HashVersion = 4
 
 // Hash is a SHA-256 over the whole state in a canonical form of its own, so that it does not change with the encoding of snapshots.
 // The applied index is left out: a read that rides the log moves it and changes nothing. Whoever compares hashes compares them at
@@ -50,6 +50,7 @@ type digest struct {
 func (d *digest) header(h Header) {
 	d.small(HashVersion, uint64(h.Level))
 	d.large(int64(h.Counter), int64(h.MaxTTL))
+	d.small(uint64(h.Quarantine.Rev), h.Quarantine.Index, uint64(h.Quarantine.Wait))
 	d.texts(h.ClusterID)
 	for _, n := range [...]int{h.Sessions, h.Claims, h.Finished, h.Lost, h.Audit, h.Limits} {
 		d.small(uint64(n))

@@ -276,6 +276,9 @@ func (m *model) grantOf(id SessionID, seq uint64) (Token, bool) {
 
 func (m *model) drains() []Drain {
 	var all []Drain
+	if q := m.quarantine; q.Rev != 0 {
+		all = append(all, Drain{q.Rev, q.Wait, q.Index})
+	}
 	for _, c := range m.claims {
 		if c.DrainRev != 0 {
 			all = append(all, Drain{c.Grant, m.wait(c), c.DrainIndex})

@@ -169,6 +169,14 @@ func (m *model) drained(c *Command) Result {
 	if c.Term != m.term {
 		return Result{Code: CodeStale}
 	}
+	if q := m.quarantine; q.Rev == c.Rev {
+		if q.Index != c.RenewIndex {
+			return Result{Code: CodeStale}
+		}
+		m.quarantine = Quarantine{}
+		m.eff.Drains = append(m.eff.Drains, Drain{Grant: q.Rev, Wait: q.Wait})
+		return Result{Code: CodeOK}
+	}
 	at := slices.IndexFunc(m.claims, func(h *ClaimRecord) bool { return h.Grant == c.Rev && h.DrainRev != 0 })
 	if at < 0 {
 		return Result{Code: CodeNotHeld}

@@ -15,6 +15,7 @@ type model struct {
 	counter    Rev
 	level      uint32
 	maxTTL     time.Duration
+	quarantine Quarantine
 	sessions   map[SessionID]*modelSession
 	claims     []*ClaimRecord // by place, waiting, held and barred
 	semaphores map[string]*LimitRecord
@@ -192,6 +193,9 @@ func (m *model) claim(s *modelSession, c *Command) Result {
 	made := &ClaimRecord{
 		Rev: m.counter + 1, Pos: m.counter + 1, Session: s.ID, Seq: c.Seq, Names: slices.Clone(c.Names), Note: c.Note, Created: m.wall,
 		Mode: c.Mode, Count: c.Count, Value: c.Value, Delay: c.Delay,
+	}
+	if m.quarantine.Rev != 0 {
+		return Result{Code: CodeQuarantined, Detail: m.quarantine.Wait.String()}
 	}
 	limit := c.Limit
 	if sem := m.semaphores[c.Names[0]]; sem != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -79,9 +80,14 @@ func (tr *trial) explore(seed uint64, n int, seen tally) (recording, error) {
 	g := newChaos(seed)
 	tr.lazy = seed%2 == 0
 	var all recording
+	losses := rand.New(rand.NewPCG(seed, perSeed)) // apart from the commands, which are the same with and without
 	for len(all) < n {
 		before := tr.restored
 		c := g.command()
+		if g.counter != 0 && losses.IntN(1500) == 0 {
+			c = &Command{Op: opRefound, ClusterID: fmt.Sprint("r", g.index), Rev: max(0, g.counter+Rev(losses.IntN(200)-100))}
+			g.spoiled[c] = true // no command that a log can have
+		}
 		if refused := Check(c) != nil; refused != g.spoiled[c] {
 			return all, fmt.Errorf("%s: malformed %v, want %v", describe(c), refused, g.spoiled[c])
 		}
@@ -92,7 +98,11 @@ func (tr *trial) explore(seed uint64, n int, seen tally) (recording, error) {
 		if err != nil {
 			return all, err
 		}
-		if c.Op <= OpRestart {
+		switch {
+		case c.Op == opRefound:
+			g.refounded(s.result.Rev)
+			seen["refounded"]++
+		case c.Op <= OpRestart:
 			seen[c.Op.String()+" "+s.result.Code.String()]++
 		}
 		seen["restored"] = seen["restored"] + tr.restored - before
@@ -125,6 +135,9 @@ func newTrial(l limits) *trial {
 
 // apply applies one command to all three and returns the table's answer, and an error if they differ in anything.
 func (tr *trial) apply(index, term uint64, c *Command) (Result, Effects, error) {
+	if c.Op == opRefound {
+		return tr.refound(index, c)
+	}
 	var want, got, gotTwin Effects
 	wall := int64(index)*1000 - int64(index%7)*300
 	wantResult := tr.model.apply(index, term, wall, c, &want)

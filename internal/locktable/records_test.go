@@ -85,7 +85,7 @@ func (m *model) records() records {
 	}
 	slices.SortFunc(r.limits, func(a, b LimitRecord) int { return cmp.Compare(a.Name, b.Name) })
 	r.header = Header{
-		m.cluster, m.counter, m.index, m.level, m.maxTTL, len(r.sessions), len(r.claims), len(r.finished), len(r.lost), len(r.audit), len(r.limits),
+		m.cluster, m.counter, m.index, m.level, m.maxTTL, m.quarantine, len(r.sessions), len(r.claims), len(r.finished), len(r.lost), len(r.audit), len(r.limits),
 	}
 	return r
 }

@@ -121,6 +121,7 @@ type renaming struct {
 	revs     map[Rev]request    // there too: the claim that an event told of
 	renewed  map[SessionID]uint64
 	drains   map[Rev]uint64
+	founded  map[Rev]Rev // quarantines, there and here
 	counter  Rev
 	copies   map[*Command]*Command // a request sent again is still the same request
 }
@@ -129,7 +130,7 @@ func newRenaming(s recording) *renaming {
 	n := &renaming{
 		sessions: map[SessionID]SessionID{}, was: map[request]values{}, is: map[request]values{},
 		tokens: map[Token]request{}, revs: map[Rev]request{},
-		renewed: map[SessionID]uint64{}, drains: map[Rev]uint64{}, copies: map[*Command]*Command{},
+		founded: map[Rev]Rev{}, renewed: map[SessionID]uint64{}, drains: map[Rev]uint64{}, copies: map[*Command]*Command{},
 	}
 	for _, e := range s {
 		for _, ev := range e.effects.Events {
@@ -175,6 +176,9 @@ func (n *renaming) token(c *Command) Token {
 
 // rev is the create revision or the grant for this run.
 func (n *renaming) rev(rev Rev) Rev {
+	if q, ok := n.founded[rev]; ok {
+		return q
+	}
 	r := n.revs[rev]
 	switch was := n.was[r]; rev {
 	case was.grant:
@@ -220,6 +224,9 @@ func (n *renaming) base(c *Command) uint64 {
 func (n *renaming) learn(was Result, e *scripted) {
 	if was.Session != 0 && e.result.Session != 0 {
 		n.sessions[was.Session] = e.result.Session
+	}
+	if e.c.Op == opRefound {
+		n.counter, n.founded[was.Rev] = e.result.Rev, e.result.Rev
 	}
 	for _, ev := range e.effects.Events {
 		n.counter = ev.Rev

@@ -96,6 +96,13 @@ func (g *chaos) advance(r Result, eff *Effects) {
 	}
 }
 
+// refounded forgets whom nobody knows any more.
+func (g *chaos) refounded(counter Rev) {
+	g.counter = counter
+	g.dead = append(g.dead, g.live...)
+	g.live, g.queued = nil, nil
+}
+
 func (g *chaos) learn(e Event) {
 	g.counter = e.Rev
 	same := func(l Event) bool { return l.Session == e.Session && l.Seq == e.Seq }

@@ -16,6 +16,8 @@ type state struct {
 	index     uint64
 	level     uint32
 	maxTTL    time.Duration
+	// quarantine: there are no claims as long as it is not zero.
+	quarantine Quarantine
 
 	sessions *btree.Map[SessionID, session]
 	claims   *btree.BTreeG[claimEntry] // every live claim but the barred ones, by (session, sequence)

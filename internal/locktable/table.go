@@ -132,7 +132,7 @@ func (x *step) emitClaim(kind EventKind, c *claim, note string) Rev {
 // command, also with those that change nothing.
 func (s *state) Header() Header {
 	return Header{
-		ClusterID: s.clusterID, Counter: s.counter, Index: s.index, Level: s.level, MaxTTL: s.maxTTL,
+		ClusterID: s.clusterID, Counter: s.counter, Index: s.index, Level: s.level, MaxTTL: s.maxTTL, Quarantine: s.quarantine,
 		Sessions: s.sessions.Len(), Claims: s.claims.Len() + s.barred, Finished: s.finished.Len(), Lost: s.lost.Len(), Audit: s.audit.Len(),
 		Limits: s.semaphores,
 	}
@@ -145,9 +145,12 @@ func (s *state) Sessions() iter.Seq[SessionRecord] {
 	}
 }
 
-// Drains are the drains and lock delays going on, by grant. A member stamps them after it restored a snapshot.
+// Drains are the drains and lock delays going on, by grant, or the quarantine, which excludes both. A member stamps them after it restored a snapshot.
 func (t *Table) Drains() iter.Seq[Drain] {
 	return func(yield func(Drain) bool) {
+		if q := t.quarantine; q != (Quarantine{}) && !yield(q.drain()) {
+			return
+		}
 		t.drains.Scan(func(grant Rev, c *claim) bool {
 			return yield(Drain{Grant: grant, Wait: c.wait(), Index: c.drain.index})
 		})

@@ -59,7 +59,7 @@ const (
 	OpCancel  Op = 7  // Session, Floor, Seq = the claim's sequence. Now: its node has given the session up, and extends it no more
 	OpUnlock  Op = 8  // Session, Seq, Floor, Of, Token, Barring
 	OpForce   Op = 9  // Names[0], Token, Session (optional: only the holds of this one), Now, Note = reason, Actor = who: forced release
-	OpDrained Op = 10 // internal: Rev = grant revision, RenewIndex = index at which the drain or the delay began, Term
+	OpDrained Op = 10 // internal: Rev = grant revision, or that of the quarantine, RenewIndex = index at which the drain, the delay or the quarantine began, Term
 	OpInspect Op = 11 // Names[0]: a linearizable read, changes nothing
 	OpBarrier Op = 12 // changes nothing, answers with Rev and Index
 	OpLevel   Op = 13 // internal: Level: raises the feature level
@@ -140,7 +140,7 @@ const (
 	CodeNotFounded  Code = 14 // no OpFound has been applied yet
 	CodeDraining    Code = 15 // force without Now: the drain has begun (or is going on); DrainIndex set. Claim: granted, but being drained: not to be held
 	CodeMismatch    Code = 16 // force: the token seen is not the holder's; Blocker names the present one. Claim: the sequence is known with other content
-	CodeQuarantined Code = 17 // reserved for restore from backup
+	CodeQuarantined Code = 17 // claim: no lock is granted yet, see Quarantine; nothing of the claim is kept. Detail is how long that lasts in all
 	CodeKind        Code = 18 // claim, resize: the (first) name in Detail is in use as a lock where a semaphore was asked for, or the other way round
 	CodeLimit       Code = 19 // claim: the semaphore's limit, set in Limit, is not the one named, or is less than the permits wanted
 	CodeNoWaiter    Code = 20 // hand over: no such claim waits for exactly these names; nothing was released
@@ -296,10 +296,10 @@ type Renewal struct {
 	Index   uint64 // recorded as the session's renewal index
 }
 
-// Drain is the beginning or the end of a drained release, or of a lock delay. The leader ends it by OpDrained when Wait has passed since its own
+// Drain is the beginning or the end of a drained release, or of a lock delay; of the quarantine it is the end. The leader ends it by OpDrained when Wait has passed since its own
 // stamp. A delay may follow a drain under the same grant: its beginning takes the drain's place.
 type Drain struct {
-	Grant Rev           // of the hold
+	Grant Rev           // of the hold; Quarantine.Rev
 	Wait  time.Duration // TTL of the session that holds, or the delay
 	Index uint64
 }
@@ -314,7 +314,16 @@ type Header struct {
 	Index                                           uint64 // last applied log index
 	Level                                           uint32
 	MaxTTL                                          time.Duration
+	Quarantine                                      Quarantine
 	Sessions, Claims, Finished, Lost, Audit, Limits int // counts of the records that follow
+}
+
+// Quarantine is the time after a refounding in which no claim is taken, for those who held locks before may still believe in them. The leader
+// ends it by OpDrained when Wait has passed since its own stamp. Zero: there is none.
+type Quarantine struct {
+	Rev   Rev // of the counter, taken for nothing else
+	Index uint64
+	Wait  time.Duration
 }
 
 // SessionRecord is one session.

@@ -48,7 +48,7 @@ func localStatus(err error) wire.ProposeStatus {
 		return wire.StatusOverloaded
 	case errors.Is(err, commit.ErrStopped):
 		return wire.StatusStopping
-	case errors.Is(err, commit.ErrTooLarge):
+	case errors.Is(err, commit.ErrTooLarge), errors.Is(err, wire.ErrLevel):
 		return wire.StatusRefused
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		// It stayed in the queue for a whole attempt: this leader can not write. Not Overloaded, or a leader with a hung disk would

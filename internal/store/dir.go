@@ -41,6 +41,8 @@ type dirMeta struct {
 	// Complete is set once all other files exist. Before, nothing has been promised to anybody and a half-made directory may be
 	// finished; afterwards a file that is missing has been lost, and with it perhaps a vote.
 	Complete bool `json:"complete"`
+	// Heir is the subdirectory in which the member's own files stand, if it succeeded another; see Store.Succeed.
+	Heir string `json:"heir,omitempty"`
 }
 
 // dataDir is a directory being opened, or open.
@@ -55,6 +57,11 @@ type dataDir struct {
 }
 
 func openDir(ctx context.Context, opt Options) (*medium, error) {
+	if opt.Existing {
+		if _, err := os.Stat(filepath.Join(opt.Dir, metaName)); err != nil {
+			return nil, errNoMember(opt.Dir)
+		}
+	}
 	if err := makeDir(opt.Dir); err != nil {
 		return nil, &DirError{Dir: opt.Dir, Err: err}
 	}
@@ -93,6 +100,9 @@ func (d *dataDir) open(opt Options) (*medium, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opt.Existing && !d.meta.Complete {
+		return nil, errNoMember(d.path)
+	}
 	if d.meta.Complete {
 		if err := d.checkMark(); err != nil {
 			return nil, err
@@ -124,6 +134,9 @@ func (d *dataDir) open(opt Options) (*medium, error) {
 			return nil, err
 		}
 	}
+	if err := d.sweepHeirs(); err != nil {
+		return nil, err
+	}
 	m, err := d.openParts()
 	if err != nil || d.meta.Complete {
 		return m, err
@@ -137,13 +150,13 @@ func (d *dataDir) openParts() (*medium, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.bolt, err = openBoltFile(d.file(boltName), !d.meta.Complete); err != nil {
+	if d.bolt, err = openBoltFile(d.data(boltName), !d.meta.Complete); err != nil {
 		return nil, err
 	}
 	if err := d.sweepSnapshots(); err != nil {
 		return nil, err
 	}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(d.path, retainedSnapshots, d.logger.Named("snapshots"))
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(d.data(""), retainedSnapshots, d.logger.Named("snapshots"))
 	if err != nil {
 		return nil, err
 	}
@@ -152,13 +165,14 @@ func (d *dataDir) openParts() (*medium, error) {
 		durable:       true,
 		logs:          d.bolt,
 		stable:        d.bolt,
-		snapshots:     syncedSnapshots{SnapshotStore: snaps, dir: d.file(snapshotsDir)},
+		snapshots:     syncedSnapshots{SnapshotStore: snaps, dir: d.data(snapshotsDir)},
 		identity:      identity,
 		started:       d.holder.Started,
 		incarnation:   d.start,
 		writeIdentity: d.writeIdentity,
 		retire:        d.retire,
 		condemn:       d.condemn,
+		succeed:       d.succeed,
 		release:       func() {},
 		close:         d.close,
 	}, nil
@@ -174,8 +188,8 @@ func (d *dataDir) readMeta(cluster string) (found bool, err error) {
 	case format > dirFormat:
 		return false, &FormatError{Dir: d.path, Found: format, Supported: dirFormat}
 	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Stat(d.file(boltName)); err == nil {
-			return false, corrupt(d.file(metaName), "it is missing beside %s", boltName)
+		if log := d.strayLog(); log != "" {
+			return false, corrupt(d.file(metaName), "it is missing beside %s", log)
 		}
 		return false, nil
 	case err != nil:
@@ -186,6 +200,9 @@ func (d *dataDir) readMeta(cluster string) (found bool, err error) {
 	}
 	if d.meta.ServerID == "" {
 		return false, corrupt(d.file(metaName), "no server id in it")
+	}
+	if h := d.meta.Heir; h != "" && (filepath.Base(h) != h || !strings.HasPrefix(h, heirPrefix)) {
+		return false, corrupt(d.file(metaName), "%q is no directory of a successor", h)
 	}
 	if d.meta.Cluster != cluster {
 		return false, &ForeignError{Dir: d.path, Found: d.meta.Cluster, Asked: cluster}
@@ -255,16 +272,16 @@ type identityRecord struct {
 }
 
 func (d *dataDir) readIdentity() (Identity, error) {
-	_, body, err := readRecord(d.file(identityName), "identity")
+	_, body, err := readRecord(d.data(identityName), "identity")
 	if errors.Is(err, fs.ErrNotExist) {
-		err = &CorruptError{What: d.file(identityName), Err: err}
+		err = &CorruptError{What: d.data(identityName), Err: err}
 	}
 	if err != nil {
 		return Identity{}, err
 	}
 	var r identityRecord
 	if err := json.Unmarshal(body, &r); err != nil {
-		return Identity{}, &CorruptError{What: d.file(identityName), Err: err}
+		return Identity{}, &CorruptError{What: d.data(identityName), Err: err}
 	}
 	return Identity(r), nil
 }
@@ -274,12 +291,12 @@ func (d *dataDir) writeIdentity(id Identity) error {
 	if err != nil {
 		return err
 	}
-	return writeRecord(d.file(identityName), "identity", dirFormat, body)
+	return writeRecord(d.data(identityName), "identity", dirFormat, body)
 }
 
 // sweepSnapshots removes snapshots that were never finished. raft skips them but never deletes them.
 func (d *dataDir) sweepSnapshots() error {
-	entries, err := os.ReadDir(d.file(snapshotsDir))
+	entries, err := os.ReadDir(d.data(snapshotsDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -288,7 +305,7 @@ func (d *dataDir) sweepSnapshots() error {
 	}
 	for _, e := range entries {
 		if e.IsDir() && strings.HasSuffix(e.Name(), tempSuffix) {
-			if err := os.RemoveAll(filepath.Join(d.file(snapshotsDir), e.Name())); err != nil {
+			if err := os.RemoveAll(filepath.Join(d.data(snapshotsDir), e.Name())); err != nil {
 				return err
 			}
 		}

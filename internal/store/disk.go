@@ -25,6 +25,7 @@ type Disk struct {
 	used     bool // cluster has been recorded
 	identity Identity
 	retired  bool      // the next open finds it empty
+	heir     *Disk     // what the next open finds, if there is one
 	mark     string    // not empty: condemned, and why
 	user     *diskUser // nil: not open
 	last     Holder    // of the latest user
@@ -35,7 +36,8 @@ type Disk struct {
 	slow     time.Duration
 	hang     chan struct{} // non-nil while writes hang; closed to let them go
 	failAll  error
-	failNext error
+	failNth  error
+	failIn   int // writes up to and with the one that fails with failNth; 0: none
 	failMark error
 	refused  int // writes that failed so
 }
@@ -67,6 +69,13 @@ func (d *Disk) open(opt Options, durable bool) (*medium, error) {
 		d.serverID, d.identity, d.retired, d.mark = newServerID(), Identity{}, false, ""
 		d.logs, d.values, d.snapshots = raft.NewInmemStore(), make(map[string][]byte), memSnapshots{}
 	}
+	if h := d.heir; h != nil {
+		d.serverID, d.identity, d.logs, d.values, d.heir = h.serverID, h.identity, h.logs, h.values, nil
+		d.snapshots = memSnapshots{made: h.snapshots.made, kept: h.snapshots.kept}
+	}
+	if opt.Existing && !d.used {
+		return nil, errNoMember(d.name())
+	}
 	if d.mark != "" {
 		return nil, &CondemnedError{Dir: d.name(), Reason: d.mark}
 	}
@@ -80,14 +89,15 @@ func (d *Disk) open(opt Options, durable bool) (*medium, error) {
 		serverID:      d.serverID,
 		durable:       durable,
 		logs:          diskLogs{u},
-		stable:        diskValues{u},
-		snapshots:     diskSnapshots{u},
+		stable:        diskValues{u, d},
+		snapshots:     diskSnapshots{u, d},
 		identity:      d.identity.clone(),
 		started:       u.holder.Started,
 		incarnation:   d.judge(u, opt, durable),
 		writeIdentity: u.writeIdentity,
 		retire:        u.retire,
 		condemn:       u.condemn,
+		succeed:       u.succeed,
 		release:       func() { u.leave(ErrClosed) },
 		close:         func() error { u.leave(ErrClosed); return nil },
 	}, nil
@@ -135,10 +145,13 @@ func (d *Disk) FailWrites(err error) {
 }
 
 // FailNextWrite makes the next write fail with err, without effect.
-func (d *Disk) FailNextWrite(err error) {
+func (d *Disk) FailNextWrite(err error) { d.FailWrite(1, err) }
+
+// FailWrite makes the nth write from now on fail with err, without effect.
+func (d *Disk) FailWrite(nth int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.failNext = err
+	d.failNth, d.failIn = err, nth
 }
 
 // FailCondemn makes the mark of Store.Condemn fail with err, without effect, until it is called with nil.
@@ -234,9 +247,11 @@ func (u *diskUser) linger() {
 
 // takeFault returns the error the next write has to fail with. The caller holds d.mu.
 func (d *Disk) takeFault() error {
-	err := d.failNext
-	if d.failNext = nil; err == nil {
-		err = d.failAll
+	err := d.failAll
+	if d.failIn > 0 {
+		if d.failIn--; d.failIn == 0 && d.failNth != nil {
+			err = d.failNth
+		}
 	}
 	if err != nil {
 		d.refused++
@@ -244,7 +259,7 @@ func (d *Disk) takeFault() error {
 	return err
 }
 
-// Refused is how many writes have failed because of FailWrites and FailNextWrite.
+// Refused is how many writes have failed because of FailWrites and FailWrite.
 func (d *Disk) Refused() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,6 +271,24 @@ func (u *diskUser) retire() error {
 		u.disk.retired = true
 		return nil
 	})
+}
+
+// succeed makes another disk, whose writes are subject to the faults of this one.
+func (u *diskUser) succeed(serverID string) (*successor, error) {
+	next := NewDisk()
+	next.serverID = serverID
+	return &successor{
+		stable:    diskValues{u, next},
+		snapshots: diskSnapshots{u, next},
+		commit: func(id Identity) error {
+			return u.write(func() error {
+				next.identity = id.clone()
+				u.disk.heir = next
+				return nil
+			})
+		},
+		discard: func() error { return nil },
+	}, nil
 }
 
 func (u *diskUser) condemn(reason string) error {
@@ -304,15 +337,18 @@ func (l diskLogs) DeleteRange(from, to uint64) error {
 }
 
 // diskValues is a valueStore. It keeps the slices it is given; the ones that come here are fresh.
-type diskValues struct{ u *diskUser }
+type diskValues struct {
+	u  *diskUser
+	of *Disk // the user's, or that of a successor being made
+}
 
 func (v diskValues) Set(key, value []byte) error {
-	return v.u.write(func() error { v.u.disk.values[string(key)] = value; return nil })
+	return v.u.write(func() error { v.of.values[string(key)] = value; return nil })
 }
 
 func (v diskValues) Get(key []byte) (value []byte, err error) {
 	err = v.u.read(func() error {
-		kept, ok := v.u.disk.values[string(key)]
+		kept, ok := v.of.values[string(key)]
 		if !ok {
 			return errNotFound
 		}
@@ -323,7 +359,10 @@ func (v diskValues) Get(key []byte) (value []byte, err error) {
 }
 
 // diskSnapshots is a raft.SnapshotStore.
-type diskSnapshots struct{ u *diskUser }
+type diskSnapshots struct {
+	u  *diskUser
+	of *Disk
+}
 
 func (s diskSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, _ raft.Transport,
@@ -333,7 +372,7 @@ func (s diskSnapshots) Create(version raft.SnapshotVersion, index, term uint64, 
 	}
 	var sink *diskSink
 	err := s.u.write(func() error {
-		sink = &diskSink{u: s.u, snap: s.u.disk.snapshots.create(index, term, configuration, configurationIndex)}
+		sink = &diskSink{u: s.u, of: s.of, snap: s.of.snapshots.create(index, term, configuration, configurationIndex)}
 		return nil
 	})
 	if err != nil {
@@ -343,18 +382,19 @@ func (s diskSnapshots) Create(version raft.SnapshotVersion, index, term uint64, 
 }
 
 func (s diskSnapshots) List() (list []*raft.SnapshotMeta, err error) {
-	err = s.u.read(func() error { list = s.u.disk.snapshots.list(); return nil })
+	err = s.u.read(func() error { list = s.of.snapshots.list(); return nil })
 	return list, err
 }
 
 func (s diskSnapshots) Open(id string) (meta *raft.SnapshotMeta, content io.ReadCloser, err error) {
-	err = s.u.read(func() error { meta, content, err = s.u.disk.snapshots.open(id); return err })
+	err = s.u.read(func() error { meta, content, err = s.of.snapshots.open(id); return err })
 	return meta, content, err
 }
 
 // diskSink gathers one snapshot. It shows in the store only once it is closed.
 type diskSink struct {
 	u     *diskUser
+	of    *Disk
 	snap  *memSnapshot
 	ended bool
 }
@@ -378,7 +418,7 @@ func (k *diskSink) Close() error {
 	}
 	k.ended = true
 	return k.u.write(func() error {
-		k.u.disk.snapshots.keep(k.snap)
+		k.of.snapshots.keep(k.snap)
 		return nil
 	})
 }

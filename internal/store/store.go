@@ -32,6 +32,8 @@ type Options struct {
 	Disk *Disk
 	// Cluster is the cluster's name. It is recorded at first use; a directory of another name is a *ForeignError.
 	Cluster string
+	// Existing refuses, with a *DirError, a store that no member has used before, where otherwise a new member is made. Nothing is written then.
+	Existing bool
 	// Admit, if set, is asked about the identity found, before anything is written; its error refuses the store.
 	Admit func(Identity) error
 	// VerifySnapshot, if set, reads every snapshot while it is written, be it of this member or of another one; its error keeps it from being finished: the
@@ -78,8 +80,9 @@ type medium struct {
 	started       time.Time
 	incarnation   incarnation
 	writeIdentity func(Identity) error
-	retire        func() error              // see Store.Retire
-	condemn       func(reason string) error // see Store.Condemn
+	retire        func() error                              // see Store.Retire
+	condemn       func(reason string) error                 // see Store.Condemn
+	succeed       func(serverID string) (*successor, error) // see Store.Succeed
 	// release lets go of writes that hang, where the medium can; it comes before close and must not wait for them.
 	release func()
 	close   func() error

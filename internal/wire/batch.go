@@ -24,9 +24,13 @@ type Batch struct {
 // AppendBatch appends one log entry to dst: version, level needed, leader's wall clock in Unix milliseconds, and the commands,
 // each framed by its length so that one that cannot be understood does not take the others down.
 func AppendBatch(dst []byte, wall int64, cmds []*locktable.Command) []byte {
-	level := uint32(1)
+	return encodeEntry(dst, wall, cmds, commandLevel)
+}
+
+func encodeEntry(dst []byte, wall int64, cmds []*locktable.Command, needs func(*locktable.Command) uint32) []byte {
+	level := uint32(firstLevel)
 	for _, c := range cmds {
-		level = max(level, commandLevel(c))
+		level = max(level, needs(c))
 	}
 	w := Writer{buf: dst}
 	w.Byte(batchVersion)
@@ -46,9 +50,11 @@ func AppendBatch(dst []byte, wall int64, cmds []*locktable.Command) []byte {
 // An entry that needs a higher level than ours is a *LevelError. One that is damaged is ErrMalformed. A command that is not
 // understood within a sound entry stands in Commands with OpNone, all other fields zero but Note, which says why: to the
 // state machine it is a malformed command like any other, and it answers on every member alike.
-func DecodeBatch(b []byte) (*Batch, error) {
+func DecodeBatch(b []byte) (*Batch, error) { return decodeEntry(b, Binary{}) }
+
+func decodeEntry(b []byte, by Binary) (*Batch, error) {
 	r := Reader{buf: b}
-	batch, err := r.batchHeader()
+	batch, err := r.batchHeader(by.Highest())
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +66,7 @@ func DecodeBatch(b []byte) (*Batch, error) {
 		if r.err != nil {
 			break
 		}
-		batch.Commands[i] = commandOf(frame, batch.Level)
+		batch.Commands[i] = commandOf(frame, batch.Level, by)
 	}
 	if err := r.Done(); err != nil {
 		return nil, fmt.Errorf("decode batch: %w", err)
@@ -68,13 +74,13 @@ func DecodeBatch(b []byte) (*Batch, error) {
 	return batch, nil
 }
 
-func (r *Reader) batchHeader() (*Batch, error) {
+func (r *Reader) batchHeader(have uint32) (*Batch, error) {
 	version, level := r.Byte(), r.Uint32()
 	switch {
 	case r.err != nil:
 		return nil, fmt.Errorf("decode batch: %w", r.err)
-	case level > Level:
-		return nil, &LevelError{What: "log entry", Want: level, Have: Level}
+	case level > have:
+		return nil, &LevelError{What: "log entry", Want: level, Have: have}
 	case level == 0, version != batchVersion:
 		// A later layout comes with a later level, so at our level there is no other version.
 		return nil, fmt.Errorf("decode batch: version %d at level %d: %w", version, level, ErrMalformed)
@@ -91,12 +97,12 @@ func (r *Reader) commandFrame() []byte {
 }
 
 // commandOf decodes one frame of an entry of the given level, or stands in for it.
-func commandOf(frame []byte, level uint32) locktable.Command {
+func commandOf(frame []byte, level uint32, by Binary) locktable.Command {
 	var c locktable.Command
 	if err := decodeCommand(frame, &c); err != nil {
 		return undecodable(err.Error())
 	}
-	if need := commandLevel(&c); need > level {
+	if need := by.Needs(&c); need > level {
 		return undecodable(fmt.Sprintf("decode command: op %d needs level %d in an entry of level %d", c.Op, need, level))
 	}
 	return c

@@ -290,7 +290,7 @@ func goldenClaims(c locktable.Rev, a, b locktable.SessionID) []locktable.ClaimRe
 func TestGoldenValuesSetEveryField(t *testing.T) {
 	set := map[string]bool{}
 	s := goldenRecords()
-	for _, v := range []any{s.head, s.sessions, s.claims, s.finished, s.lost, s.audit, s.limits, goldenValues()} {
+	for _, v := range []any{s.head, goldenQuarantine().head, s.sessions, s.claims, s.finished, s.lost, s.audit, s.limits, goldenValues()} {
 		markFields(set, reflect.ValueOf(v))
 	}
 	for field, is := range set {
@@ -327,9 +327,27 @@ func markFields(set map[string]bool, v reflect.Value) {
 	}
 }
 
+// goldenQuarantine is a state in quarantine, which has no claims.
+func goldenQuarantine() *records {
+	const c = goldenRev
+	s := newRecords(locktable.Header{
+		ClusterID: "cluster-2", Counter: c + 41, Index: 305, Level: 1, MaxTTL: time.Minute,
+		Quarantine: locktable.Quarantine{Rev: c + 40, Index: 301, Wait: 95 * time.Second},
+	})
+	s.sessions = []locktable.SessionRecord{{ID: locktable.SessionID(c + 41), Node: "server-3", TTL: 10 * time.Second, RenewIndex: 304}}
+	s.limits = []locktable.LimitRecord{{Name: "idle", Limit: 300, Former: 200, Set: true}}
+	s.count()
+	return s
+}
+
 func TestGoldenSnapshot(t *testing.T) {
-	want := goldenRecords()
-	b := golden(t, "snapshot", encodeState(t, want))
+	for name, want := range map[string]*records{"snapshot": goldenRecords(), "snapshot-quarantine": goldenQuarantine()} {
+		t.Run(name, func(t *testing.T) { checkGoldenSnapshot(t, name, want) })
+	}
+}
+
+func checkGoldenSnapshot(t *testing.T, name string, want *records) {
+	b := golden(t, name, encodeState(t, want))
 	got, _, err := readState(bytes.NewReader(b), newRecordBuilder)
 	if err != nil || !reflect.DeepEqual(got.records, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got.records, err, want)

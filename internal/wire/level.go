@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
@@ -28,6 +29,72 @@ func (e *LevelError) Error() string {
 // Unwrap is ErrLevel.
 func (e *LevelError) Unwrap() error { return ErrLevel }
 
+// UnraisedError says that a command needs a higher feature level than the cluster has been raised to. It is not proposed, since a member may have a binary that
+// does not understand it.
+type UnraisedError struct {
+	Op   locktable.Op
+	Want uint32 // level that it needs
+	Have uint32 // level of the cluster
+}
+
+// Error names the command and both levels.
+func (e *UnraisedError) Error() string {
+	return fmt.Sprintf("%v needs feature level %d, and the cluster is at %d: as long as a member has an older binary, or does not answer, it stays there", e.Op, e.Want, e.Have)
+}
+
+// Unwrap is ErrLevel.
+func (e *UnraisedError) Unwrap() error { return ErrLevel }
+
+// Binary is what one binary understands. The zero Binary is this one. Another stands, in tests of clusters of mixed versions, for an older or a newer one.
+type Binary struct {
+	Level uint32 // highest feature level that it understands in full; zero: Level
+	// Later gives ops a higher level than they have: a binary below it knows nothing of them.
+	Later map[locktable.Op]uint32
+}
+
+// Highest is the highest feature level that the binary understands in full.
+func (v Binary) Highest() uint32 {
+	if v.Level != 0 {
+		return v.Level
+	}
+	return Level
+}
+
+// Needs is the lowest feature level at which a command has its meaning.
+func (v Binary) Needs(c *locktable.Command) uint32 { return max(commandLevel(c), v.Later[c.Op]) }
+
+// Allow is nil if a command may be proposed in a cluster that has been raised to level; otherwise an *UnraisedError. A cluster that was never raised is at the
+// first level. Raising it is always allowed.
+func (v Binary) Allow(c *locktable.Command, level uint32) error {
+	level = max(level, firstLevel)
+	if need := v.Needs(c); need > level && c.Op != locktable.OpLevel {
+		return &UnraisedError{Op: c.Op, Want: need, Have: level}
+	}
+	return nil
+}
+
+// firstLevel is what every binary understands.
+const firstLevel = 1
+
+// AppendBatch is the function of that name, for the levels that this binary gives to commands.
+func (v Binary) AppendBatch(dst []byte, wall int64, cmds []*locktable.Command) []byte {
+	return encodeEntry(dst, wall, cmds, v.Needs)
+}
+
+// DecodeBatch is the function of that name as this binary does it.
+func (v Binary) DecodeBatch(b []byte) (*Batch, error) { return decodeEntry(b, v) }
+
+// ReadSnapshot is the function of that name as this binary does it.
+func (v Binary) ReadSnapshot(r io.Reader) (*locktable.Table, error) {
+	return readTable(r, v.Highest(), always)
+}
+
+// VerifySnapshot is the function of that name as this binary does it.
+func (v Binary) VerifySnapshot(r io.Reader, goOn func() bool) error {
+	_, err := readTable(r, v.Highest(), goOn)
+	return err
+}
+
 // newer is the error for bytes of an unknown format. No binary of our level or below wrote it, whatever level it names.
 func newer(what string, level uint32) error {
 	return &LevelError{What: what, Want: max(level, Level+1), Have: Level}
@@ -40,7 +107,7 @@ func newer(what string, level uint32) error {
 // that happens to use something new.
 func commandLevel(c *locktable.Command) uint32 {
 	if c.Op == locktable.OpLevel {
-		return max(c.Level, 1)
+		return max(c.Level, firstLevel)
 	}
-	return 1
+	return firstLevel
 }

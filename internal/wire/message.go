@@ -16,6 +16,7 @@ const (
 	StatusNoQuorum   Status = 6 // nothing was done; no majority of the voters answers
 	StatusRefused    Status = 7 // nothing was done and nothing will be, however often it is asked; Detail says why
 	StatusEnough     Status = 8 // nothing was done: there are replicas enough, and who asked should be a client
+	StatusLevel      Status = 9 // as StatusRefused: who asks has a binary below the cluster's feature level; Detail tells of both
 )
 
 var statusNames = [...]string{
@@ -27,6 +28,7 @@ var statusNames = [...]string{
 	StatusNoQuorum:   "no quorum",
 	StatusRefused:    "refused",
 	StatusEnough:     "replicas enough",
+	StatusLevel:      "binary too old",
 }
 
 // String is for logs and errors.

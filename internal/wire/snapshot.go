@@ -9,7 +9,7 @@ import (
 // A snapshot is
 //
 //	magic (8 bytes), format, level          these keep their places for ever, and so does the hash
-//	header                                  a record: cluster id, counter, index, max TTL, the six counts
+//	header                                  a record: cluster id, counter, index, max TTL, quarantine, the six counts
 //	sections, by rising id                  tag = id<<1 | required, count, that many records
 //	0                                       instead of a tag: no more sections
 //	SHA-256 of everything before            32 bytes, then nothing

@@ -28,8 +28,13 @@ func ReadSnapshotHeader(in io.Reader) (locktable.Header, error) {
 // readState reads one snapshot into the builder that open makes for its header. Until it returns nil, nothing of what the
 // builder was given may be used: the hash comes last. The hash of the state is nil if the snapshot has none.
 func readState[B builder](in io.Reader, open func(locktable.Header) B) (B, *stateHash, error) {
+	return readStateAt(in, Level, open)
+}
+
+// readStateAt is readState for a binary whose highest level is have.
+func readStateAt[B builder](in io.Reader, have uint32, open func(locktable.Header) B) (B, *stateHash, error) {
 	r := newSnapshotReader(in)
-	b, hash, err := readSections(r, open)
+	b, hash, err := readSections(r, have, open)
 	switch {
 	case err == nil:
 		err = r.trailer()
@@ -46,14 +51,14 @@ func readState[B builder](in io.Reader, open func(locktable.Header) B) (B, *stat
 	return b, hash, nil
 }
 
-func readSections[B builder](r *snapshotReader, open func(locktable.Header) B) (B, *stateHash, error) {
+func readSections[B builder](r *snapshotReader, have uint32, open func(locktable.Header) B) (B, *stateHash, error) {
 	var none B
 	h, err := r.preamble()
 	if err != nil {
 		return none, nil, err
 	}
-	if h.Level > Level {
-		return none, nil, &LevelError{What: "snapshot", Want: h.Level, Have: Level}
+	if h.Level > have {
+		return none, nil, &LevelError{What: "snapshot", Want: h.Level, Have: have}
 	}
 	b := open(h)
 	s := sectionReader{snapshotReader: r, header: h, to: b}

@@ -14,6 +14,9 @@ func (w *Writer) header(h *locktable.Header) {
 	w.Varint(int64(h.Counter))
 	w.Uvarint(h.Index)
 	w.Varint(int64(h.MaxTTL))
+	w.Varint(int64(h.Quarantine.Rev))
+	w.Uvarint(h.Quarantine.Index)
+	w.Varint(int64(h.Quarantine.Wait))
 	for _, n := range []int{h.Sessions, h.Claims, h.Finished, h.Lost, h.Audit, h.Limits} {
 		w.Uvarint(uint64(n))
 	}
@@ -25,12 +28,17 @@ func (r *Reader) header() locktable.Header {
 		Counter:   locktable.Rev(r.Varint()),
 		Index:     r.Uvarint(),
 		MaxTTL:    time.Duration(r.Varint()),
-		Sessions:  r.length(),
-		Claims:    r.length(),
-		Finished:  r.length(),
-		Lost:      r.length(),
-		Audit:     r.length(),
-		Limits:    r.length(),
+		Quarantine: locktable.Quarantine{
+			Rev:   locktable.Rev(r.Varint()),
+			Index: r.Uvarint(),
+			Wait:  time.Duration(r.Varint()),
+		},
+		Sessions: r.length(),
+		Claims:   r.length(),
+		Finished: r.length(),
+		Lost:     r.length(),
+		Audit:    r.length(),
+		Limits:   r.length(),
 	}
 }
 

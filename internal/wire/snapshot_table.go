@@ -54,17 +54,17 @@ func (w heedingWriter) Write(p []byte) (int, error) {
 //
 // A snapshot that needs a newer binary is a *LevelError, one that is damaged or cut short is ErrMalformed, one that gives another state
 // is a *StateError, and a failure to read is the error of r.
-func ReadSnapshot(r io.Reader) (*locktable.Table, error) { return readTable(r, always) }
+func ReadSnapshot(r io.Reader) (*locktable.Table, error) { return readTable(r, Level, always) }
 
 // VerifySnapshot tells whether ReadSnapshot would accept what r holds, by doing the same; for as long as goOn, which is asked every few kilobytes while the
 // state is hashed, says so. Reading itself goes on as long as r gives something.
 func VerifySnapshot(r io.Reader, goOn func() bool) error {
-	_, err := readTable(r, goOn)
+	_, err := readTable(r, Level, goOn)
 	return err
 }
 
-func readTable(r io.Reader, goOn func() bool) (*locktable.Table, error) {
-	b, hash, err := readState(r, locktable.NewBuilder)
+func readTable(r io.Reader, have uint32, goOn func() bool) (*locktable.Table, error) {
+	b, hash, err := readStateAt(r, have, locktable.NewBuilder)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,518 @@
+package scenario_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/internal/clock"
+	"github.com/quorumlock/quorumlock/internal/sim"
+	"github.com/quorumlock/quorumlock/internal/store"
+	"github.com/quorumlock/quorumlock/quorumlocktest"
+	"github.com/quorumlock/quorumlock/transport"
+)
+
+const (
+	quarantine      = 80 * time.Second // of a cluster whose longest TTL is that of all
+	quarantineBound = quarantine + 5*time.Second
+)
+
+// loseMajority crashes all instances but one, which is no leader, and tells which.
+func loseMajority(t *testing.T, c *quorumlocktest.Cluster) (survivor int, gone []int) {
+	t.Helper()
+	survivor = others(c, c.Leader())[0]
+	gone = others(c, survivor)
+	for _, i := range gone {
+		c.Crash(i)
+	}
+	return survivor, gone
+}
+
+// recovered stops an instance, if it is up, and recovers what it has.
+func recovered(t *testing.T, c *quorumlocktest.Cluster, i int, floor quorumlock.Token) *quorumlock.Recovery {
+	t.Helper()
+	was, err := c.Recover(i, quorumlock.RecoverOptions{DryRun: true, TokenFloor: floor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Recover(i, quorumlock.RecoverOptions{GiveUp: was.OldClusterID, TokenFloor: floor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.OldClusterID != was.OldClusterID || r.Index != was.Index || r.Holds != was.Holds || was.ClusterID != "" || was.ServerID != "" || r.DryRun || !was.DryRun {
+		t.Errorf("the dry run said %+v, and then %+v was done", was, r)
+	}
+	return r
+}
+
+// lockAfter is a claim made now that must be granted when a quarantine of this length, begun at start, is over, and not before.
+func lockAfter(t *testing.T, n *quorumlock.Node, name string, start time.Time, length time.Duration) *quorumlock.Hold {
+	t.Helper()
+	h := lockIn(t, n, name, length+quarantineBound-quarantine)
+	if after := time.Since(start); after < length {
+		t.Errorf("granted %v after the start, quarantine of %v", after, length)
+	}
+	return h
+}
+
+// inQuarantine checks what calls are told meanwhile.
+func inQuarantine(t *testing.T, n *quorumlock.Node, name string) {
+	t.Helper()
+	begun := time.Now()
+	h, err := quorumlock.NewMutex(n, name).TryLock(context.Background())
+	var wait *quorumlock.WaitError
+	if h != nil || !errors.Is(err, quorumlock.ErrQuarantine) || !errors.As(err, &wait) || time.Since(begun) > time.Second {
+		t.Fatalf("TryLock: %v, %v after %v", h, err, time.Since(begun))
+	}
+	const patience = 3 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	begun = time.Now()
+	_, err = quorumlock.NewMutex(n, name).Lock(ctx)
+	if !errors.Is(err, quorumlock.ErrQuarantine) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, quorumlock.ErrNoQuorum) || time.Since(begun) < patience {
+		t.Fatalf("Lock: %v after %v", err, time.Since(begun))
+	}
+	if !strings.Contains(err.Error(), "recovered") {
+		t.Errorf("Lock: %v", err)
+	}
+}
+
+// S113, I2, I14: three voters, of which two are gone for good. The calls of the third say so and name the way out. Recovered, it is a cluster of its own that grants nothing in its quarantine, and then
+// tokens above every old one; nothing is held any more, the limit of a semaphore stays. The others join with empty disks, and vote.
+func TestRecoverAfterTheLossOfAMajority(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		leader := c.Leader()
+		if err := quorumlock.NewSemaphore(c.Node(leader), "pool", 2).Resize(context.Background(), 7); err != nil {
+			t.Fatal(err)
+		}
+		held := lockIn(t, c.Node(leader), "held", time.Second)
+		waitQueued(t, c, c.Node(others(c, leader)[0]), "held", 1)
+		last := grantMany(t, c.Node(leader), "k", 5)
+		time.Sleep(time.Second) // followers have applied it
+		oldID := c.Node(leader).ClusterID()
+		survivor, gone := loseMajority(t, c)
+		n := c.Node(survivor)
+		oldServer := n.ID()
+		namesTheWayOut(t, n)
+		if _, err := c.Node(survivor).Members(context.Background()); err != nil {
+			t.Errorf("members without a quorum: %v", err)
+		}
+		c.Crash(survivor)
+
+		r := recovered(t, c, survivor, 0)
+		if r.OldClusterID != oldID || r.OldServerID != oldServer || !r.Voter || len(r.Others) != 2 || r.Holds != 1 || r.Waiting != 1 || r.Sessions == 0 ||
+			r.Quarantine != quarantine || r.TokensAbove <= max(last, held.Token()) || time.Since(r.LastEntry) > time.Minute {
+			t.Errorf("%+v", r)
+		}
+		for _, say := range []string{oldID, r.ClusterID, oldServer, r.ServerID, fmt.Sprint(r.Index), "1 holds", quarantine.String()} {
+			if !strings.Contains(r.String(), say) {
+				t.Errorf("the report does not say %q:\n%v", say, r)
+			}
+		}
+		start := time.Now()
+		n = c.Start(survivor)
+		readyIn(t, n, restartBound)
+		if n.ClusterID() != r.ClusterID || n.ID() != r.ServerID || n.ClusterID() == oldID || n.ID() == oldServer {
+			t.Errorf("cluster %s, server %s; %+v", n.ClusterID(), n.ID(), r)
+		}
+		inQuarantine(t, n, "held")
+		for _, i := range gone {
+			c.Replace(i)
+			c.Start(i)
+		}
+		c.WaitReady()
+		inQuarantine(t, c.Node(gone[0]), "held")
+		next := lockAfter(t, c.Node(gone[0]), "held", start, r.Quarantine)
+		if next.Token() <= r.TokensAbove {
+			t.Errorf("token %v, all were to be above %v", next.Token(), r.TokensAbove)
+		}
+		unlock(t, next)
+		awaitVoters(t, c, 30*time.Second, 0, 1, 2)
+		tr := trafficOn(t, c, "k")
+		tr.flows(6, grantBound)
+		tr.stop()
+		var limit *quorumlock.LimitError
+		if _, err := quorumlock.NewSemaphore(n, "pool", 9).Acquire(context.Background(), 1); !errors.As(err, &limit) || limit.Agreed != 7 {
+			t.Errorf("another limit than the one set before: %v", err)
+		}
+		c.CheckState()
+	})
+}
+
+// namesTheWayOut: the error of a call that waits in vain names the procedure.
+func namesTheWayOut(t *testing.T, n *quorumlock.Node) {
+	t.Helper()
+	time.Sleep(quorumlock.MinSessionTTL * 3) // the node's own session is over
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	defer cancel()
+	h, err := quorumlock.NewMutex(n, "k").Lock(ctx)
+	if h != nil || !errors.Is(err, quorumlock.ErrNoQuorum) || !strings.Contains(err.Error(), "Recover") || !strings.Contains(err.Error(), "1 of ") {
+		t.Errorf("without a majority: %v, %v", h, err)
+	}
+}
+
+// S113: of two voters one is gone for good.
+func TestRecoverOneOfTwo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 2)
+		last := grantMany(t, c.Node(0), "k", 3)
+		c.Crash(1)
+		namesTheWayOut(t, c.Node(0))
+		c.Crash(0)
+		r := recovered(t, c, 0, 0)
+		start := time.Now()
+		c.Start(0)
+		if h := lockAfter(t, c.Node(0), "k", start, r.Quarantine); h.Token() <= last {
+			t.Errorf("token %v after %v", h.Token(), last)
+		}
+	})
+}
+
+// I3 beyond the end of a cluster: a holder that lost sight of the others believes in its hold up to its own deadline, as late as clocks and the longest TTL allow; by then nobody has been
+// granted its lock in the recovered cluster, however soon that was made.
+func TestQuarantineOutlastsFormerHolders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		leader, f := roles(c)
+		survivor, holder := f[0], f[1]
+		c.Clock(holder).SetRate(0.9)
+		c.Clock(survivor).SetRate(1.1) // 1.23 times as fast
+		s, err := c.Node(holder).NewSession(context.Background(), quorumlock.MaxSessionTTL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := lockIn(t, s, "k", time.Second)
+		time.Sleep(13 * time.Second) // a renewal has just been answered
+		c.Isolate(holder)
+		c.Crash(leader)
+		c.Crash(survivor)
+		r := recovered(t, c, survivor, 0)
+		start := time.Now()
+		c.Start(survivor)
+		next := wait(context.Background(), t, c.Node(survivor), "k")
+		<-h.Done()
+		believed := time.Since(start)
+		select {
+		case <-next.done:
+			t.Fatalf("granted before the former holder stopped, %v after the start", believed)
+		default:
+		}
+		if believed < 35*time.Second {
+			t.Fatalf("the former holder stopped after %v: the case did not bite", believed)
+		}
+		<-next.done
+		if next.err != nil || next.hold.Token() <= h.Token() {
+			t.Errorf("%v, %v after %v", next.hold, next.err, h.Token())
+		}
+		took := time.Since(start)
+		t.Logf("believed for %v, granted after %v, quarantine of %v by a clock 1.1 times as fast", believed, took, r.Quarantine)
+		if least := time.Duration(float64(r.Quarantine) / 1.1); took < least || took > least+5*time.Second {
+			t.Errorf("granted after %v", took)
+		}
+	})
+}
+
+// A new leader, and a restart, end the quarantine by their own clocks: later, and never sooner. The longest lock delay of a former hold is waited for as well.
+func TestQuarantineOutlivesLeaders(t *testing.T) {
+	const delay = 20 * time.Second
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		m := quorumlock.NewMutex(c.Node(c.Leader()), "delayed", quorumlock.Delay(delay))
+		if _, err := m.Lock(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		survivor, gone := loseMajority(t, c)
+		c.Crash(survivor)
+		r := recovered(t, c, survivor, 0)
+		if r.Quarantine != quarantine+delay {
+			t.Errorf("quarantine of %v", r.Quarantine)
+		}
+		start := time.Now()
+		c.Start(survivor)
+		for _, i := range gone {
+			c.Replace(i)
+			c.Start(i)
+		}
+		c.WaitReady()
+		awaitVoters(t, c, 30*time.Second, 0, 1, 2)
+		time.Sleep(30 * time.Second)
+		was := c.Leader()
+		c.Crash(was)
+		c.LeaderExcept(was)
+		c.Start(was)
+		inQuarantine(t, c.Node(was), "k")
+		h := lockAfter(t, c.Node(was), "k", start, r.Quarantine)
+		unlock(t, h)
+		c.CheckState()
+	})
+}
+
+// Former members come back. With the disk that it had one is refused: its calls say what to do, and so does one line of its log; the new cluster takes no notice. Emptied, it joins.
+func TestFormerMemberMeetsTheRecoveredCluster(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		logs, keep := keepDiary()
+		c := quorumlocktest.New(t, 3, keep)
+		survivor, gone := loseMajority(t, c)
+		c.Crash(survivor)
+		recovered(t, c, survivor, 0)
+		c.Start(survivor)
+		readyIn(t, c.Node(survivor), restartBound)
+		former := gone[0]
+		before := logs.said("met another cluster")
+		n := c.Start(former)
+		time.Sleep(30 * time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		_, err := quorumlock.NewMutex(n, "k").Lock(ctx)
+		if !errors.Is(err, quorumlock.ErrClusterChanged) || !errors.Is(err, quorumlock.ErrNoQuorum) || !strings.Contains(err.Error(), "empty its data directory") {
+			t.Errorf("the former member's call: %v", err)
+		}
+		if n := logs.said("met another cluster"); n == before || n > before+4 {
+			t.Errorf("%d lines say that there is another cluster", n-before)
+		}
+		if in := groupOf(t, c.Node(survivor)); len(in) != 1 {
+			t.Errorf("the group is %+v", in)
+		}
+		c.Crash(former)
+		c.Replace(former)
+		c.Start(former)
+		c.WaitReady()
+		awaitVoters(t, c, 30*time.Second, survivor, former)
+	})
+}
+
+// A5: a machine whose clock is behind the cluster's own time recovers nothing by itself; with a floor that somebody knows it does, and tokens exceed that.
+func TestRecoverWithAClockBehind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		last := grantMany(t, c.Node(0), "k", 3)
+		id := c.Node(0).ClusterID()
+		time.Sleep(time.Second)
+		survivor, _ := loseMajority(t, c)
+		c.Crash(survivor)
+		c.Clock(survivor).StepWall(-2 * time.Hour)
+		for range 2 {
+			_, err := c.Recover(survivor, quorumlock.RecoverOptions{GiveUp: id})
+			var field *quorumlock.FieldError
+			if !errors.As(err, &field) || field.Field != "RecoverOptions.TokenFloor" || !strings.Contains(err.Error(), "clock") {
+				t.Fatalf("with a clock behind: %v", err)
+			}
+		}
+		floor := last + 5_000_000_000
+		r := recovered(t, c, survivor, floor)
+		start := time.Now()
+		c.Start(survivor)
+		if h := lockAfter(t, c.Node(survivor), "k", start, r.Quarantine); h.Token() <= floor {
+			t.Errorf("token %v, floor %v", h.Token(), floor)
+		}
+	})
+}
+
+// Each write of a recovery fails in turn. The disk then holds the former member, which can be recovered after all, or the new one.
+func TestRecoverFailsAtAnyWrite(t *testing.T) {
+	broken := errors.New("broken")
+	for nth := 1; nth <= 8; nth++ {
+		t.Run(fmt.Sprint(nth), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				disk, last := usedDisk(t)
+				cfg := aloneOn(disk)
+				was, err := quorumlock.Recover(context.Background(), cfg, quorumlock.RecoverOptions{DryRun: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				disk.FailWrite(nth, broken)
+				r, err := quorumlock.Recover(context.Background(), cfg, quorumlock.RecoverOptions{GiveUp: was.OldClusterID})
+				disk.FailWrite(0, nil)
+				if failed := disk.Refused() > 0; failed != errors.Is(err, broken) || (nth == 1) && !failed || (nth == 8) && failed {
+					t.Fatalf("failed %v: %v", failed, err)
+				}
+				time.Sleep(time.Millisecond) // the new counter is ahead of the clock by what the quarantine took
+				again, dryErr := quorumlock.Recover(context.Background(), cfg, quorumlock.RecoverOptions{DryRun: true})
+				if dryErr != nil {
+					t.Fatal(dryErr)
+				}
+				if err != nil {
+					if again.OldClusterID != was.OldClusterID || again.OldServerID != was.OldServerID || again.Index != was.Index || again.Holds != was.Holds {
+						t.Fatalf("after %v: %+v, was %+v", err, again, was)
+					}
+					r, err = quorumlock.Recover(context.Background(), cfg, quorumlock.RecoverOptions{GiveUp: was.OldClusterID})
+					if err != nil {
+						t.Fatal(err)
+					}
+				} else if again.OldClusterID != r.ClusterID || again.OldServerID != r.ServerID {
+					t.Fatalf("%+v after %+v", again, r)
+				}
+				start := time.Now()
+				n, err := quorumlock.Open(context.Background(), aloneOn(disk))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer n.Close()
+				readyIn(t, n, restartBound)
+				if h := lockAfter(t, n, "k", start, r.Quarantine); h.Token() <= last {
+					t.Errorf("token %v after %v", h.Token(), last)
+				}
+			})
+		})
+	}
+}
+
+// What cannot be recovered is refused with an error that says why, and stays as it is.
+func TestRecoverRefuses(t *testing.T) {
+	use := func(disk *store.Disk, change func(*quorumlock.Config, *quorumlock.RecoverOptions)) error {
+		cfg, opt := aloneOn(disk), quorumlock.RecoverOptions{DryRun: true}
+		if change != nil {
+			change(&cfg, &opt)
+		}
+		r, err := quorumlock.Recover(context.Background(), cfg, opt)
+		if (r == nil) == (err == nil) {
+			return fmt.Errorf("(%v, %v)", r, err)
+		}
+		return err
+	}
+	newer := func(s *store.Store, end *raft.Log, content []byte) { keepSnapshot(t, s, end, raised(t, content)) }
+	for name, test := range map[string]struct {
+		spoil  func(t *testing.T, disk *store.Disk)
+		change func(*quorumlock.Config, *quorumlock.RecoverOptions)
+		field  string
+		want   error
+	}{
+		"without a word on what is given up": {change: func(_ *quorumlock.Config, o *quorumlock.RecoverOptions) { o.DryRun = false }, field: "RecoverOptions.GiveUp"},
+		"another cluster is given up": {
+			change: func(_ *quorumlock.Config, o *quorumlock.RecoverOptions) { o.DryRun, o.GiveUp = false, "other" }, field: "RecoverOptions.GiveUp",
+		},
+		"another cluster is pinned": {change: func(c *quorumlock.Config, _ *quorumlock.RecoverOptions) { c.ClusterID, c.Expect = "other", 0 }, field: "Config.ClusterID"},
+		"another name":              {change: func(c *quorumlock.Config, _ *quorumlock.RecoverOptions) { c.Cluster = "other" }, field: "Config.Dir"},
+		"negative floor":            {change: func(_ *quorumlock.Config, o *quorumlock.RecoverOptions) { o.TokenFloor = -1 }, field: "RecoverOptions.TokenFloor"},
+		"floor beyond all clocks":   {change: func(_ *quorumlock.Config, o *quorumlock.RecoverOptions) { o.TokenFloor = 1 << 53 }, field: "RecoverOptions.TokenFloor"},
+		"bad configuration":         {change: func(c *quorumlock.Config, _ *quorumlock.RecoverOptions) { c.Voters = 2 }, field: "Config.Voters"},
+		"damaged entry": {spoil: func(t *testing.T, d *store.Disk) {
+			if !d.Corrupt(5) {
+				t.Fatal("no such entry")
+			}
+		}, field: "Config.Dir"},
+		"condemned": {spoil: func(t *testing.T, d *store.Disk) {
+			onDisk(t, d, func(s *store.Store, _ *raft.Log) {
+				if err := s.Condemn("differs"); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}, field: "Config.Dir", want: quorumlock.ErrDiverged},
+		"newer snapshot": {spoil: func(t *testing.T, d *store.Disk) {
+			content := snapshotOf(t, d)
+			onDisk(t, d, func(s *store.Store, end *raft.Log) { newer(s, end, content) })
+		}, want: quorumlock.ErrLevel},
+		"torn snapshot": {spoil: func(t *testing.T, d *store.Disk) {
+			content := snapshotOf(t, d)
+			onDisk(t, d, func(s *store.Store, end *raft.Log) { keepSnapshot(t, s, end, content[:len(content)/2]) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				disk, _ := usedDisk(t)
+				if test.spoil != nil {
+					test.spoil(t, disk)
+				}
+				for range 2 {
+					err := use(disk, test.change)
+					var field *quorumlock.FieldError
+					if err == nil || test.field != "" && (!errors.As(err, &field) || field.Field != test.field) || test.want != nil && !errors.Is(err, test.want) {
+						t.Errorf("%v, want field %q, %v", err, test.field, test.want)
+					}
+				}
+				if test.spoil == nil {
+					stillThere(t, disk)
+				}
+			})
+		})
+	}
+	for name, disk := range map[string]*store.Disk{"empty disk": store.NewDisk(), "nothing on disk": nil} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var field *quorumlock.FieldError
+				if err := use(disk, nil); !errors.As(err, &field) || field.Field != "Config.Dir" {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
+// stillThere opens the node as if nothing had been tried.
+func stillThere(t *testing.T, disk *store.Disk) {
+	t.Helper()
+	n, err := quorumlock.Open(context.Background(), aloneOn(disk))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	unlock(t, lockIn(t, n, "k", grantBound))
+}
+
+// The same in a directory of files. A node that runs in it is found, and a directory that is not there is not made.
+func TestRecoverADirectory(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		config := func(dir string) quorumlock.Config {
+			cfg := quorumlock.Config{
+				Cluster: "test", Name: "alone", Addr: "host:7000", Dir: dir, Expect: 1, AllowPlaintext: true, Transport: transport.NewMemory(1).Host("host"),
+			}
+			sim.Attach(&cfg, &sim.Env{Clock: clock.NewFake(), MemoryGossip: true})
+			return cfg
+		}
+		n, err := quorumlock.Open(context.Background(), config(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		readyIn(t, n, restartBound)
+		last := grantMany(t, n, "k", 3)
+		id := n.ClusterID()
+		var field *quorumlock.FieldError
+		if _, err := quorumlock.Recover(context.Background(), config(dir), quorumlock.RecoverOptions{GiveUp: id}); !errors.As(err, &field) || field.Field != "Config.Dir" {
+			t.Fatalf("while the node runs: %v", err)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := quorumlock.Recover(context.Background(), config(dir+"/absent"), quorumlock.RecoverOptions{DryRun: true}); !errors.As(err, &field) || field.Field != "Config.Dir" {
+			t.Errorf("no directory: %v", err)
+		}
+		r, err := quorumlock.Recover(context.Background(), config(dir), quorumlock.RecoverOptions{GiveUp: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, length := range []time.Duration{r.Quarantine, 0} { // the second start finds that it is over for good
+			start := time.Now()
+			n, err := quorumlock.Open(context.Background(), config(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer n.Close()
+			readyIn(t, n, restartBound)
+			if n.ClusterID() != r.ClusterID || n.ID() != r.ServerID {
+				t.Errorf("cluster %s, server %s; %+v", n.ClusterID(), n.ID(), r)
+			}
+			if length > 0 {
+				inQuarantine(t, n, "k")
+			}
+			next := lockAfter(t, n, "k", start, length)
+			if next.Token() <= last {
+				t.Errorf("token %v after %v", next.Token(), last)
+			}
+			last = next.Token()
+			unlock(t, next)
+			if err := n.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
