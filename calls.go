@@ -184,7 +184,7 @@ func (n *Node) askLeader(p router.Peer, call func(router.Peer) (wire.JoinReply, 
 			return nil
 		}
 		if reply.Status != wire.StatusNotLeader || reply.LeaderID == "" || reply.LeaderAddr == "" {
-			return fmt.Errorf("%s says %v: %s", p.Addr, reply.Status, reply.Detail)
+			return &turnedDown{by: p.Addr, status: reply.Status, detail: reply.Detail}
 		}
 		p = router.Peer{ID: reply.LeaderID, Addr: reply.LeaderAddr}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/quorumlock/quorumlock/internal/gossip"
 	"github.com/quorumlock/quorumlock/internal/sim"
 	"github.com/quorumlock/quorumlock/transport"
 )
@@ -123,6 +124,7 @@ const (
 
 	maxClusterName = 128
 	maxNodeName    = 128
+	maxHost        = 253                    // of a DNS name
 	minTiming      = 150 * time.Millisecond // below it, elections start without a reason on a busy machine
 	minTimingLease = 75 * time.Millisecond
 	maxTiming      = 10 * time.Second
@@ -187,6 +189,7 @@ func (c *Config) validate() error {
 	var p problems
 	c.validateNames(&p)
 	c.validateAddresses(&p)
+	c.validateRecord(&p)
 	c.validateFounding(&p)
 	c.validateTimes(&p)
 	if c.RestartInPlace && c.Dir == "" && c.sim.Disk == nil {
@@ -251,7 +254,48 @@ func (c *Config) validateAddresses(p *problems) {
 	for _, j := range c.Join {
 		checkHostPort(p, "Join", j, false)
 	}
+	c.validateReach(p)
 }
+
+// validateReach finds an address to be advertised that means another machine to those it is told. Names in Join may stand for this machine or for another one, which shows
+// only when they are resolved.
+func (c *Config) validateReach(p *problems) {
+	field, own := "Advertise", c.Advertise
+	if own == "" {
+		field, own = "Addr", c.Addr
+	}
+	if !gossip.IsLoopback(own) {
+		return
+	}
+	for _, j := range c.Join {
+		if gossip.IsElsewhere(j) {
+			p.add(field, own, "is a loopback address, which %s of Join, on another machine, could not reach: name one that it can, by Addr or Advertise", j)
+			return
+		}
+	}
+}
+
+// validateRecord makes sure that what the node has to tell by gossip fits into one message, now and later.
+func (c *Config) validateRecord(p *problems) {
+	addr := c.Advertise
+	if addr == "" {
+		addr = c.Addr + "65535" // with the port that is taken
+	}
+	var large *gossip.MetaTooLargeError
+	if !errors.As(gossip.CheckSize(addr, c.gossipMeta()), &large) {
+		return
+	}
+	field, value := "Name", c.Name
+	if len(addr) > len(c.Name) {
+		field, value = "Advertise", c.Advertise
+	}
+	if len(*p) == 0 { // else what is too long has been named
+		p.add(field, value, "is too long beside the others: they travel together in a message of %d bytes, which has room for %d", large.Size, large.Limit)
+	}
+}
+
+// gossipMeta is what is configured of the node's gossip metadata.
+func (c *Config) gossipMeta() gossip.Meta { return gossip.Meta{Name: c.Name} }
 
 // unspecified tells that addr means every address of the machine.
 func unspecified(addr string) bool {
@@ -270,6 +314,9 @@ func checkHostPort(p *problems, field, addr string, listen bool) {
 		p.add(field, addr, "is not host:port")
 		return
 	}
+	if len(host) > maxHost {
+		p.add(field, addr, "has a host of %d bytes; %d is the most", len(host), maxHost)
+	}
 	if host == "" && !listen {
 		p.add(field, addr, "has no host")
 	}
@@ -285,6 +332,9 @@ func (c *Config) validateFounding(p *problems) {
 	}
 	if c.Expect < 0 {
 		p.add("Expect", c.Expect, "must not be negative")
+	}
+	if c.Expect > gossip.MaxExpect {
+		p.add("Expect", c.Expect, "is above %d", gossip.MaxExpect)
 	}
 	if c.Expect > 0 && len(c.Founders) > 0 {
 		p.add("Expect", c.Expect, "excludes Founders")

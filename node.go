@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/hub"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/quiet"
 	"github.com/quorumlock/quorumlock/internal/router"
 	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/internal/wire"
@@ -44,6 +45,7 @@ type Node struct {
 	hub      *hub.Hub
 	sessions *sessionSet
 	trips    roundTrips
+	lines    quiet.Limiter
 
 	lead    atomic.Pointer[leadership]
 	leaders *signal // wakes whoever waits for another leader
@@ -505,9 +507,9 @@ func (n *Node) runSnapshots() {
 
 // meta is what gossip tells about this node.
 func (n *Node) meta() gossip.Meta {
-	return gossip.Meta{
-		Name: n.cfg.Name, ClusterID: n.clusterIDNow(), Version: wire.Level, Expect: n.foundingConfig().MetaExpect(), HasState: n.hasState(), Boot: n.boot,
-	}
+	m := n.cfg.gossipMeta()
+	m.ClusterID, m.Version, m.Expect, m.HasState, m.Boot = n.clusterIDNow(), wire.Level, n.foundingConfig().MetaExpect(), n.hasState(), n.boot
+	return m
 }
 
 func newRand() *mrand.Rand {

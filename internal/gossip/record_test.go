@@ -74,7 +74,7 @@ func TestRecordLimits(t *testing.T) {
 	if _, err := r.encode(); !errors.As(err, &tooLarge) {
 		t.Errorf("large: %v", err)
 	}
-	for _, expect := range []int{-1, maxExpect + 1} {
+	for _, expect := range []int{-1, MaxExpect + 1} {
 		r = sample()
 		r.meta.Expect = expect
 		if _, err := r.encode(); err == nil {
