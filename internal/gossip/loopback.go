@@ -3,6 +3,7 @@ package gossip
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -16,7 +17,7 @@ var errLoopback = errors.New("one of the two advertises a loopback address, and 
 // IsLoopback tells that addr, host:port, is one of this machine for whoever reads it. It resolves no names but
 // localhost.
 func IsLoopback(addr string) bool {
-	host, _, err := splitHostPort(addr)
+	host, _, err := net.SplitHostPort(addr) // port 0 may still be chosen
 	if err != nil {
 		return false
 	}
@@ -26,7 +27,7 @@ func IsLoopback(addr string) bool {
 
 // IsElsewhere tells that addr is an IP which is certainly not a loopback one. A name may stand for either.
 func IsElsewhere(addr string) bool {
-	host, _, err := splitHostPort(addr)
+	host, _, err := net.SplitHostPort(addr) // port 0 may still be chosen
 	if err != nil {
 		return false
 	}

@@ -353,7 +353,8 @@ func TestS106CloseAtRandomTimes(t *testing.T) {
 					}
 				case 4:
 					if l, led := leaderWithin(c, -1, 5*time.Second); led {
-						go c.HandOver(l) // under way when the first is closed, as a rule
+						n := c.Node(l)
+						go sim.HandOver(n) // under way when the first is closed, as a rule
 						sleep(20 * time.Millisecond)
 						closeOne(t, c, 0)
 						first = 1
