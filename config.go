@@ -31,12 +31,15 @@ type Config struct {
 	Name string
 	// Dir is the data directory: raft log, snapshots and the node's identity. It is created if it is missing and locked
 	// against a second process. "" keeps everything in memory: the node then comes back as a new member, and the loss
-	// of all nodes at once loses the locks (never the order of tokens).
+	// of all nodes at once loses the locks (never the order of tokens). Nobody can tell then whether there was a
+	// cluster before, so each founding without a directory is logged as a warning.
 	Dir string
 	// Addr is the host:port to listen on, TCP and UDP. Port 0 takes a free one. Default "127.0.0.1:0".
 	Addr string
-	// Advertise is the host:port at which other nodes reach this one. Default: Addr, which then must not be an
-	// unspecified address.
+	// Advertise is the host:port at which other nodes reach this one: an address, IPv6 in brackets, or a DNS name of at
+	// most 253 bytes. Default: Addr, which then must not be an unspecified address. A loopback address is for nodes on
+	// one machine; it is refused together with an address on another machine in Join, and nodes elsewhere do not see
+	// who advertises one.
 	Advertise string
 	// Join lists addresses (host:port, or DNS name:port) of any members. Names are resolved again for ever, so a
 	// headless service name is enough. The node's own address among them does no harm. A node without Join waits to be
@@ -44,7 +47,11 @@ type Config struct {
 	Join []string
 	// Expect founds a cluster where none is: it is the full number of instances of the deployment, 1 for a node alone.
 	// It must exceed half of the most instances that ever run under this name before a cluster exists. 0 never founds,
-	// only joins. Excludes Founders.
+	// only joins. At most 65536. Excludes Founders.
+	//
+	// Two are allowed, at a price: nothing acknowledged is lost with one of them, but each is needed, so the absence of
+	// either one, by its death, a deploy that closes it or a partition, stops the cluster until it is back. Only one
+	// that leaves (Node.Leave) lets the other go on. Three survive the loss of one.
 	//
 	// Founding is the one thing that needs wall clocks: the founders' must agree within an hour, and tokens rise over
 	// the loss of all state only if the new founders' clocks are later than the last token of the lost cluster. While a
