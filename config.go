@@ -264,8 +264,8 @@ func (c *Config) validateAddresses(p *problems) {
 	c.validateReach(p)
 }
 
-// validateReach finds an address to be advertised that means another machine to those it is told. Names in Join may stand for this machine or for another one, which shows
-// only when they are resolved.
+// validateReach finds an address to be advertised that means another machine to those it is told. Names in Join may stand for
+// this machine or for another one, which shows only when they are resolved.
 func (c *Config) validateReach(p *problems) {
 	field, own := "Advertise", c.Advertise
 	if own == "" {
@@ -276,7 +276,8 @@ func (c *Config) validateReach(p *problems) {
 	}
 	for _, j := range c.Join {
 		if gossip.IsElsewhere(j) {
-			p.add(field, own, "is a loopback address, which %s of Join, on another machine, could not reach: name one that it can, by Addr or Advertise", j)
+			p.add(field, own, "is a loopback address, which %s of Join, on another machine, could not reach: "+
+				"name one that it can, by Addr or Advertise", j)
 			return
 		}
 	}
@@ -297,7 +298,8 @@ func (c *Config) validateRecord(p *problems) {
 		field, value = "Advertise", c.Advertise
 	}
 	if len(*p) == 0 { // else what is too long has been named
-		p.add(field, value, "is too long beside the others: they travel together in a message of %d bytes, which has room for %d", large.Size, large.Limit)
+		p.add(field, value, "is too long beside the others: they travel together in a message of %d bytes, which has room "+
+			"for %d", large.Size, large.Limit)
 	}
 }
 

@@ -83,7 +83,8 @@ func (n *Node) bootstrap(clusterID string, servers []membership.Server) error {
 	n.log.Info("founding a cluster", "cluster", clusterID, "servers", len(servers))
 	if !n.store.Durable() {
 		// Whether there was one nobody can know who keeps nothing; its holds would be lost without a word otherwise.
-		n.log.Warn("founding a cluster without data directories: if one of this name ran before, it is lost with all that was held in it; tokens go on above its own",
+		n.log.Warn("founding a cluster without data directories: if one of this name ran before, it is lost with "+
+			"all that was held in it; tokens go on above its own",
 			"name", n.cfg.Cluster, "cluster", clusterID)
 	}
 	n.adopt(clusterID)

@@ -19,8 +19,9 @@ type turnedDown struct {
 
 func (e *turnedDown) Error() string { return fmt.Sprintf("%s says %v: %s", e.by, e.status, e.detail) }
 
-// joinAloud is join that has the log tell when the leader refuses this node: its name belongs to another one that is alive, as a rule. The node goes on asking, since the
-// other one may be its own former process whose death nobody has noticed yet; so the line comes with the first refusal, and seldom after it. Ready's error says the same.
+// joinAloud is join that has the log tell when the leader refuses this node: its name belongs to another one that is alive, as
+// a rule. The node goes on asking, since the other one may be its own former process whose death nobody has noticed yet; so the
+// line comes with the first refusal, and seldom after it. Ready's error says the same.
 func (n *Node) joinAloud(ctx context.Context, m gossip.Member) error {
 	err := n.join(ctx, m)
 	var no *turnedDown

@@ -202,7 +202,9 @@ func (c *Cluster) config(in *instance) quorumlock.Config {
 	if cfg.Logger != nil {
 		cfg.Logger = cfg.Logger.Named(cfg.Name)
 	}
-	sim.Attach(&cfg, &sim.Env{Clock: in.clock, Disk: in.disk, MemoryGossip: true, Resolve: c.resolve, SnapshotBytes: c.opt.snapshot, HashEvery: c.opt.hashEvery})
+	sim.Attach(&cfg, &sim.Env{
+		Clock: in.clock, Disk: in.disk, MemoryGossip: true, Resolve: c.resolve, SnapshotBytes: c.opt.snapshot, HashEvery: c.opt.hashEvery,
+	})
 	return cfg
 }
 

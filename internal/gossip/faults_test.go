@@ -14,8 +14,9 @@ import (
 	"github.com/quorumlock/quorumlock/transport"
 )
 
-// S90: datagrams between two of three members, or of two, are lost one way or both, for five minutes. Nobody leaves anybody's view, so nobody hears of changes; each of the two is told once what is
-// wrong, and once that it is over. That the fault bites is what the warning shows, and the control: of a sound network none is told.
+// S90: datagrams between two of three members, or of two, are lost one way or both, for five minutes. Nobody leaves anybody's
+// view, so nobody hears of changes; each of the two is told once what is wrong, and once that it is over. That the fault bites
+// is what the warning shows, and the control: of a sound network none is told.
 func TestS90DatagramsAreLost(t *testing.T) {
 	for _, size := range []int{2, 3} {
 		for name, cut := range map[string]func(net *transport.Memory, loss float64){
@@ -87,8 +88,8 @@ func TestLossIsNotTakenForABlockedPort(t *testing.T) {
 	})
 }
 
-// S62: members of two clusters have each other's addresses, as after an address was given away. What they refuse of each other is counted, and told once a minute by each, not once for each member, address
-// and attempt.
+// S62: members of two clusters have each other's addresses, as after an address was given away. What they refuse of each other
+// is counted, and told once a minute by each, not once for each member, address and attempt.
 func TestS62MeetingAnotherClusterIsToldOnceAMinute(t *testing.T) {
 	const minutes = 3
 	for name, foreign := range map[string]func(*Options){
@@ -129,7 +130,8 @@ func TestS62MeetingAnotherClusterIsToldOnceAMinute(t *testing.T) {
 	}
 }
 
-// S97: a process that advertises a loopback address is not seen by one on another machine, for whom the address is its own machine; nor the other way round.
+// S97: a process that advertises a loopback address is not seen by one on another machine, for whom the address is its own
+// machine; nor the other way round.
 func TestS97LoopbackIsNotSeenElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		own, peer string
@@ -154,10 +156,14 @@ func TestS97LoopbackIsNotSeenElsewhere(t *testing.T) {
 	}
 }
 
-// S97: a name among the seeds turns out to stand for other machines while this node advertises a loopback address: it does not go there, and says what to set.
+// S97: a name among the seeds turns out to stand for other machines while this node advertises a loopback address: it does not
+// go there, and says what to set.
 func TestS97LoopbackGoesNowhereElse(t *testing.T) {
 	log := &logLines{}
-	s := &seeds{names: []string{"svc:7000", "127.0.0.1:7001"}, log: log.logger(), own: "127.0.0.1:7000", lines: &quiet.Limiter{}, resolve: literallyAs("10.0.0.1", "127.0.0.9")}
+	s := &seeds{
+		names: []string{"svc:7000", "127.0.0.1:7001"}, log: log.logger(), own: "127.0.0.1:7000", lines: &quiet.Limiter{},
+		resolve: literallyAs("10.0.0.1", "127.0.0.9"),
+	}
 	if got := fmt.Sprint(s.addresses(t.Context())); got != "[127.0.0.1:7001 127.0.0.9:7000]" {
 		t.Errorf("goes to %s", got)
 	}

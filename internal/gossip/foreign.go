@@ -11,11 +11,13 @@ import (
 	"github.com/quorumlock/quorumlock/transport"
 )
 
-// foreignEvery is how often a meeting with another cluster is logged, however many members that has and however many addresses lead to it.
+// foreignEvery is how often a meeting with another cluster is logged, however many members that has and however many addresses
+// lead to it.
 const foreignEvery = time.Minute
 
-// foreigners counts what was refused because it belongs to another cluster. That is a standing state as a rule (an address that was given away, a seed of another
-// deployment), met again with each attempt, so one line a minute with the count says as much as one for each.
+// foreigners counts what was refused because it belongs to another cluster. That is a standing state as a rule (an address that
+// was given away, a seed of another deployment), met again with each attempt, so one line a minute with the count says as much
+// as one for each.
 type foreigners struct {
 	log hclog.Logger
 
@@ -43,7 +45,8 @@ func (f *foreigners) take(who, addr string, err error, now time.Time) bool {
 // isForeign tells the refusals of this package and those of the handshake.
 func isForeign(err error) bool {
 	return errors.Is(err, errOtherName) || errors.Is(err, errOtherID) ||
-		errors.Is(err, &transport.RefusedError{Code: transport.RefusedCluster}) || errors.Is(err, &transport.RefusedError{Code: transport.RefusedClusterID})
+		errors.Is(err, &transport.RefusedError{Code: transport.RefusedCluster}) ||
+		errors.Is(err, &transport.RefusedError{Code: transport.RefusedClusterID})
 }
 
 // isForeignText is isForeign for what memberlist passes on, which keeps an error's words only.

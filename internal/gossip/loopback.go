@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// A loopback address means another machine to each who reads it. So a process that advertises one belongs with those that do, on one machine, and with nobody else: it
-// is not seen by the others, and goes to none of them.
+// A loopback address means another machine to each who reads it. So a process that advertises one belongs with those that do,
+// on one machine, and with nobody else: it is not seen by the others, and goes to none of them.
 
-var errLoopback = errors.New("one of the two advertises a loopback address, and the other one does not: Config.Advertise must be an address that all peers can reach")
+var errLoopback = errors.New("one of the two advertises a loopback address, and the other one does not: " +
+	"Config.Advertise must be an address that all peers can reach")
 
 // IsLoopback tells that addr, host:port, is one of this machine for whoever reads it. It resolves no names but
 // localhost.

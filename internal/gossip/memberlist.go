@@ -112,7 +112,10 @@ func (g *mlGossip) start() error {
 // to six seconds of suspicion); what a lost message kept from a member reaches it by the full exchange within 5 s more. The
 // awareness multiplier bounds how long the last probe goes on after Shutdown.
 func (g *mlGossip) config() (*memberlist.Config, error) {
-	delegate := &mlDelegate{book: g.book, addrs: g.addrs, notify: g.notify, duels: g.duels, log: g.log, lines: g.lines, foreign: g.foreign, watch: g.watch, poke: g.poke}
+	delegate := &mlDelegate{
+		book: g.book, addrs: g.addrs, notify: g.notify, duels: g.duels, log: g.log, lines: g.lines, foreign: g.foreign, watch: g.watch,
+		poke: g.poke,
+	}
 	conf := memberlist.DefaultLANConfig()
 	conf.Name = g.opt.ServerID
 	conf.Label = label(g.opt.Cluster)

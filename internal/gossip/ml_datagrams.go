@@ -12,14 +12,16 @@ import (
 )
 
 const (
-	// deafAfter failed probes in a row, over deafFor at least, datagrams to a member that is alive are taken for blocked. Loss alone hardly does both: a member that is dead has
-	// left the view by then, and of a network that loses one datagram in ten, five pairs of question and answer in a row fail once in 4,000.
+	// deafAfter failed probes in a row, over deafFor at least, datagrams to a member that is alive are taken for blocked. Loss
+	// alone hardly does both: a member that is dead has left the view by then, and of a network that loses one datagram in ten,
+	// five pairs of question and answer in a row fail once in 4,000.
 	deafAfter = 5
 	deafFor   = 15 * time.Second
 )
 
-// datagramWatch finds members to which datagrams do not get through, in one direction at least, while they are alive by the word of others or by streams. memberlist goes around such
-// a fault without a word, as it should: nobody is lost by it. But what it goes around with is then the only way left, so an operator is told, once until it is over.
+// datagramWatch finds members to which datagrams do not get through, in one direction at least, while they are alive by the
+// word of others or by streams. memberlist goes around such a fault without a word, as it should: nobody is lost by it. But
+// what it goes around with is then the only way left, so an operator is told, once until it is over.
 type datagramWatch struct {
 	log  hclog.Logger
 	addr func(serverID string) (string, bool)

@@ -8,11 +8,13 @@ import (
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
 
-// movedBound is within what a cluster works again whose members have all come back at new addresses: a resolver's answer, at most 5 s old, a try of each address, an election.
+// movedBound is within what a cluster works again whose members have all come back at new addresses: a resolver's answer, at
+// most 5 s old, a try of each address, an election.
 const movedBound = 20 * time.Second
 
-// All pods come back at once, in their directories and at addresses that none of them had before; only the DNS name of the service stays. Nobody knows any other's address
-// from before, so what brings them together is that the name is resolved for ever. The raft configuration names ids, and needs no change.
+// All pods come back at once, in their directories and at addresses that none of them had before; only the DNS name of the
+// service stays. Nobody knows any other's address from before, so what brings them together is that the name is resolved for
+// ever. The raft configuration names ids, and needs no change.
 func TestAllAddressesChangeAtOnce(t *testing.T) {
 	for name, stop := range map[string]func(t *testing.T, c *quorumlocktest.Cluster, i int){"closed": goneBy["close"], "crashed": goneBy["crash"]} {
 		for _, size := range []int{3, 5} {
@@ -76,8 +78,9 @@ func knowAddresses(t *testing.T, c *quorumlocktest.Cluster) {
 	}
 }
 
-// S64: a member is cut off for three minutes, long after gossip gave it up. Healed, it is back in everybody's view, and everybody in its, within the bound, and is granted locks. The same without
-// seeds: those that it knew are tried for ever. And raft works though gossip never heals.
+// S64: a member is cut off for three minutes, long after gossip gave it up. Healed, it is back in everybody's view, and
+// everybody in its, within the bound, and is granted locks. The same without seeds: those that it knew are tried for ever. And
+// raft works though gossip never heals.
 func TestS64IsolatedForLong(t *testing.T) {
 	const isolated, backBound = 3 * time.Minute, 15 * time.Second
 	for name, opts := range map[string][]quorumlocktest.Option{
@@ -109,7 +112,8 @@ func TestS64IsolatedForLong(t *testing.T) {
 	}
 }
 
-// S64: datagrams, which gossip lives by, never get through to one member again; streams do. It is gone from the view, and yet it votes, follows and is granted locks.
+// S64: datagrams, which gossip lives by, never get through to one member again; streams do. It is gone from the view, and yet
+// it votes, follows and is granted locks.
 func TestS64RaftWorksWhereGossipNeverHeals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, heard := keepDiary()

@@ -15,7 +15,8 @@ import (
 	"github.com/quorumlock/quorumlock"
 )
 
-// S97, S98: addresses that peers could not use, and names too long to be told, are refused by the option to change, before anything is written.
+// S97, S98: addresses that peers could not use, and names too long to be told, are refused by the option to change, before
+// anything is written.
 func TestS97AddressesThatNobodyCouldUse(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []struct {
@@ -63,8 +64,9 @@ func TestS97AdvertisedAsGiven(t *testing.T) {
 	}
 }
 
-// S97: each node has a network interface of its own (loopback addresses stand for them), or listens on all of them, or is behind a NAT that forwards another port, streams and datagrams. Either way they found a cluster, and
-// know each other by what is advertised.
+// S97: each node has a network interface of its own (loopback addresses stand for them), or listens on all of them, or is
+// behind a NAT that forwards another port, streams and datagrams. Either way they found a cluster, and know each other by what
+// is advertised.
 func TestS97InterfacesAndNAT(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only 127.0.0.1 is an address of this system's loopback interface")
@@ -123,7 +125,8 @@ func onInterface(addr string, i int) string {
 	return fmt.Sprintf("127.0.0.%d:%s", i+2, port)
 }
 
-// forward passes on what comes to one address to another one, as a NAT does, until the test ends. Answers to datagrams go directly, to where their sender says that it is.
+// forward passes on what comes to one address to another one, as a NAT does, until the test ends. Answers to datagrams go
+// directly, to where their sender says that it is.
 func forward(t *testing.T, from, to string) {
 	t.Helper()
 	l, err := net.Listen("tcp", from)

@@ -119,7 +119,8 @@ func callAll(t *testing.T, n *quorumlock.Node) int {
 	return bad
 }
 
-// S110: 500 locks a second go through the leader while it is taken out of the cluster. No call fails, each takes effect once, and the states of the rest are equal.
+// S110: 500 locks a second go through the leader while it is taken out of the cluster. No call fails, each takes effect once,
+// and the states of the rest are equal.
 func TestS110LeaderLeavesUnderLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := quorumlocktest.New(t, 4)

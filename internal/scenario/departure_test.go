@@ -63,7 +63,8 @@ func inGroup(t *testing.T, n *quorumlock.Node, id string) bool {
 	return slices.ContainsFunc(groupOf(t, n), func(m quorumlock.Member) bool { return m.ServerID == id })
 }
 
-// S68: a follower or the leader leaves. Leave returns when the removal is committed: the rest knows at that moment that it is gone, the locks it held are free, and if it led somebody else does.
+// S68: a follower or the leader leaves. Leave returns when the removal is committed: the rest knows at that moment that it is
+// gone, the locks it held are free, and if it led somebody else does.
 func TestS68OneLeaves(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		t.Run(map[bool]string{false: "follower", true: "leader"}[leads], func(t *testing.T) {
@@ -129,7 +130,8 @@ func votingFollower(t *testing.T, c *quorumlocktest.Cluster) int {
 	return -1
 }
 
-// S68: two of five leave at the same moment, the leader among them or not. Both are out when Leave returns, and three are left that vote.
+// S68: two of five leave at the same moment, the leader among them or not. Both are out when Leave returns, and three are left
+// that vote.
 func TestS68TwoLeaveAtOnce(t *testing.T) {
 	for _, withLeader := range []bool{false, true} {
 		bubbleIn(t, func(t *testing.T) {
@@ -146,7 +148,8 @@ func TestS68TwoLeaveAtOnce(t *testing.T) {
 	}
 }
 
-// leaveTogether has instances leave at the same moment, under load, and returns who is left. All of them are out when their Leave returns, in bounded time, and locks are granted all along.
+// leaveTogether has instances leave at the same moment, under load, and returns who is left. All of them are out when their
+// Leave returns, in bounded time, and locks are granted all along.
 func leaveTogether(t *testing.T, c *quorumlocktest.Cluster, goers []int) (rest []int) {
 	t.Helper()
 	var ids []string
@@ -196,8 +199,9 @@ func leaveTogether(t *testing.T, c *quorumlocktest.Cluster, goers []int) (rest [
 // togetherBound is within what each of several has left that leave at once.
 const togetherBound = 20 * time.Second
 
-// A deploy sends SIGTERM to all but one of the instances at once. They leave one after another, each at the price of no quorum, and the last one goes on alone; so it does when it is the leader that stays, or not, and
-// without disks. Then others come, and the cluster is the same.
+// A deploy sends SIGTERM to all but one of the instances at once. They leave one after another, each at the price of no quorum,
+// and the last one goes on alone; so it does when it is the leader that stays, or not, and without disks. Then others come, and
+// the cluster is the same.
 func TestAllButOneLeaveAtOnce(t *testing.T) {
 	for name, opts := range map[string][]quorumlocktest.Option{"disks": nil, "in memory": {quorumlocktest.InMemory()}} {
 		for _, size := range []int{3, 5} {
@@ -228,7 +232,8 @@ func TestAllButOneLeaveAtOnce(t *testing.T) {
 	}
 }
 
-// S68: an instance dies while it leaves, at many moments of it, as a follower and as the leader. Whether it is out or not, the rest works; and started again it is a member, under its old id or under a new one.
+// S68: an instance dies while it leaves, at many moments of it, as a follower and as the leader. Whether it is out or not, the
+// rest works; and started again it is a member, under its old id or under a new one.
 func TestS68CrashDuringLeave(t *testing.T) {
 	var stayed, gone atomic.Int64
 	t.Run("moments", func(t *testing.T) {
@@ -280,8 +285,9 @@ func crashWhileLeaving(t *testing.T, leads bool, after time.Duration) (stayed bo
 	return stayed
 }
 
-// Two replicas work, and keep what was acknowledged over the loss of either; but each of them is needed: when one is gone nothing is granted, not even after the grace, until it is back or has left. What the documentation of Expect
-// and Voters says of two.
+// Two replicas work, and keep what was acknowledged over the loss of either; but each of them is needed: when one is gone
+// nothing is granted, not even after the grace, until it is back or has left. What the documentation of Expect and Voters says
+// of two.
 func TestTwoReplicas(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := quorumlocktest.New(t, 2)

@@ -55,7 +55,8 @@ func goesOn(t *testing.T, c *quorumlocktest.Cluster, instances []int, holds []*q
 	}
 }
 
-// S67: a live copy of a member's data directory harms nobody, be the member the leader or not, and though the copy's host goes on with it. The original wins. The copy's error, and a line in its log, name both addresses.
+// S67: a live copy of a member's data directory harms nobody, be the member the leader or not, and though the copy's host goes
+// on with it. The original wins. The copy's error, and a line in its log, name both addresses.
 func TestS67LiveDuplicate(t *testing.T) {
 	for _, leader := range []bool{true, false} {
 		t.Run(map[bool]string{true: "of the leader", false: "of a follower"}[leader], func(t *testing.T) {

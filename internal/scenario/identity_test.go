@@ -20,8 +20,8 @@ func calledLike(i, as int) quorumlocktest.Option {
 	})
 }
 
-// A name is used twice: the newcomer is refused while its namesake lives. Ready's error says whose the name is and where, its log says so once, and the namesake is not disturbed. When that one is gone
-// the newcomer takes its place.
+// A name is used twice: the newcomer is refused while its namesake lives. Ready's error says whose the name is and where, its
+// log says so once, and the namesake is not disturbed. When that one is gone the newcomer takes its place.
 func TestNameUsedTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, heard := keepDiary()
@@ -66,7 +66,8 @@ func TestNameUsedTwiceAtTheFounding(t *testing.T) {
 	})
 }
 
-// A directory is wiped and the instance comes back under its name: it is a new server, which takes the old one's vote over at once, well within the grace.
+// A directory is wiped and the instance comes back under its name: it is a new server, which takes the old one's vote over at
+// once, well within the grace.
 func TestWipedDirectoryIsSupersededAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := quorumlocktest.New(t, 3)
@@ -86,8 +87,8 @@ func TestWipedDirectoryIsSupersededAtOnce(t *testing.T) {
 	})
 }
 
-// A founder promised to a proposer that is gone for good, with its name and its address: it waits, and says for whom. ResetFounding, on the word of an operator, frees it for the next founding. Where a cluster
-// exists there is nothing to reset.
+// A founder promised to a proposer that is gone for good, with its name and its address: it waits, and says for whom.
+// ResetFounding, on the word of an operator, frees it for the next founding. Where a cluster exists there is nothing to reset.
 func TestResetFounding(t *testing.T) {
 	ctx := context.Background()
 	bubble(t, func(t *testing.T) {
@@ -149,7 +150,8 @@ func stuckFounding(t *testing.T, c *quorumlocktest.Cluster) (proposer int, waits
 	return 0, nil
 }
 
-// A founding without data directories says aloud that a former cluster of the name, if there was one, is lost; one with directories does not, nor do those who join.
+// A founding without data directories says aloud that a former cluster of the name, if there was one, is lost; one with
+// directories does not, nor do those who join.
 func TestFoundingInMemoryIsToldAloud(t *testing.T) {
 	const words = "founding a cluster without data directories"
 	for name, c := range map[string]struct {
@@ -183,7 +185,8 @@ func TestFoundingInMemoryIsToldAloud(t *testing.T) {
 	}
 }
 
-// S65: all five instances restart within two seconds, twenty times, on a network that loses a tenth of the datagrams. Each time all views are complete and equal within the bound.
+// S65: all five instances restart within two seconds, twenty times, on a network that loses a tenth of the datagrams. Each time
+// all views are complete and equal within the bound.
 func TestS65AllRestartOnALossyNetwork(t *testing.T) {
 	const rounds, viewBound, loss = 20, 30 * time.Second, 0.1
 	bubble(t, func(t *testing.T) {

@@ -9,8 +9,10 @@ import (
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
 
-// S69: a voter is cut off, and replaced after its grace, so that no leader speaks to it any more. It comes back by the end of the partition, started again with its old data, or with a wiped directory. In no case does its
-// return cost more than one election; it learns that it was out by asking the leader, is let in again by the answer, and its log says so. With a wiped directory it is a new server of the same name, and the old id is gone at once.
+// S69: a voter is cut off, and replaced after its grace, so that no leader speaks to it any more. It comes back by the end of
+// the partition, started again with its old data, or with a wiped directory. In no case does its return cost more than one
+// election; it learns that it was out by asking the leader, is let in again by the answer, and its log says so. With a wiped
+// directory it is a new server of the same name, and the old id is gone at once.
 func TestS69RemovedMemberReturns(t *testing.T) {
 	for name, back := range map[string]func(c *quorumlocktest.Cluster, i int){
 		"healed": func(*quorumlocktest.Cluster, int) {},
@@ -106,9 +108,10 @@ func watchNewcomer(t *testing.T, n *quorumlock.Node, id string, bound time.Durat
 	return seen
 }
 
-// S71: two empty instances join a cluster of one voter with a long log, on slow disks, and one of them dies at once; two join three voters, and an old one dies at once, the leader or another. They are let in without a vote, and the one
-// that lives votes only when it has caught up and was stable. Locks are granted all along, without a stop but that of the change of leader. Scaled: a few thousand entries stand for 200 MB, on disks
-// so slow that catching up takes many seconds.
+// S71: two empty instances join a cluster of one voter with a long log, on slow disks, and one of them dies at once; two join
+// three voters, and an old one dies at once, the leader or another. They are let in without a vote, and the one that lives
+// votes only when it has caught up and was stable. Locks are granted all along, without a stop but that of the change of
+// leader. Scaled: a few thousand entries stand for 200 MB, on disks so slow that catching up takes many seconds.
 func TestS71NewcomersVoteWhenCaughtUp(t *testing.T) {
 	bubbleIn(t, func(t *testing.T) {
 		growAndLose(t, 1, 200*time.Millisecond+trafficPause, func(_ *quorumlocktest.Cluster, fresh []int) int { return fresh[0] })

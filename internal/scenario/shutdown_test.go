@@ -323,8 +323,9 @@ func closeRounds(t *testing.T) uint64 {
 	return n
 }
 
-// S106: nodes are closed at random times while they found, join, change leaders, take snapshots and are sent one, and are cut off or face peers that swallow everything. Each Close ends in time; that no goroutine is left
-// is TestMain's to say. Scaled: see closeRounds.
+// S106: nodes are closed at random times while they found, join, change leaders, take snapshots and are sent one, and are cut
+// off or face peers that swallow everything. Each Close ends in time; that no goroutine is left is TestMain's to say. Scaled:
+// see closeRounds.
 func TestS106CloseAtRandomTimes(t *testing.T) {
 	for seed := range closeRounds(t) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

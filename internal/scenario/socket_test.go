@@ -133,7 +133,8 @@ func TestTwoClustersInOneProcess(t *testing.T) {
 	}
 }
 
-// S107: a node is opened and closed over and over on one port and in one directory; each time port and files are free when Close returns, and the goroutines are gone with the last one (TestMain).
+// S107: a node is opened and closed over and over on one port and in one directory; each time port and files are free when
+// Close returns, and the goroutines are gone with the last one (TestMain).
 func TestS107OpenAndCloseOnOnePort(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -197,7 +198,8 @@ func TestLeaveOverRealSockets(t *testing.T) {
 	}
 }
 
-// S98: the longest names and addresses that Config takes fit into gossip's 512 bytes of metadata; an IPv6 address and a DNS name work like any other.
+// S98: the longest names and addresses that Config takes fit into gossip's 512 bytes of metadata; an IPv6 address and a DNS
+// name work like any other.
 func TestS98LongestNamesFitIntoGossip(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "[::1]:0")

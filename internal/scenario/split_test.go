@@ -89,7 +89,8 @@ func checkAmong(t *testing.T, c *quorumlocktest.Cluster, instances ...int) {
 	t.Fatalf("members stay at different indexes: %v", indexes)
 }
 
-// keepApart lets two clusters that can reach each other run for a while: each grants by itself, no server of one gets into the configuration of the other, and no state mixes.
+// keepApart lets two clusters that can reach each other run for a while: each grants by itself, no server of one gets into the
+// configuration of the other, and no state mixes.
 func keepApart(t *testing.T, c *quorumlocktest.Cluster, groups ...[]int) {
 	t.Helper()
 	var held []*quorumlock.Hold
@@ -119,8 +120,9 @@ func keepApart(t *testing.T, c *quorumlocktest.Cluster, groups ...[]int) {
 	}
 }
 
-// S59 a: four instances, cut two from two at their first start. With an Expect that exceeds half of them nobody founds before they meet, and then they found one cluster. With an Expect of
-// half of them, which the documentation forbids, each half founds one: nothing can prevent that, since neither knows of the other. Then the two never merge: each goes on by itself.
+// S59 a: four instances, cut two from two at their first start. With an Expect that exceeds half of them nobody founds before
+// they meet, and then they found one cluster. With an Expect of half of them, which the documentation forbids, each half founds
+// one: nothing can prevent that, since neither knows of the other. Then the two never merge: each goes on by itself.
 func TestS59FoundedApart(t *testing.T) {
 	for _, expect := range []int{3, 4} {
 		bubbleIn(t, func(t *testing.T) {
@@ -162,8 +164,10 @@ func TestS59FoundedApart(t *testing.T) {
 	})
 }
 
-// S59 b: a cluster of three works; gossip and DNS are down between it and three new instances with empty directories. With an Expect that says how many instances there are the new ones found nothing, and say why; they
-// join as soon as gossip works again. With an Expect of three, which does not exceed half of six, they found a second cluster, which never merges with the first.
+// S59 b: a cluster of three works; gossip and DNS are down between it and three new instances with empty directories. With an
+// Expect that says how many instances there are the new ones found nothing, and say why; they join as soon as gossip works
+// again. With an Expect of three, which does not exceed half of six, they found a second cluster, which never merges with the
+// first.
 func TestS59NewInstancesBesideARunningCluster(t *testing.T) {
 	old, fresh := []int{0, 1, 2}, []int{3, 4, 5}
 	start := func(t *testing.T, expect int, opts ...quorumlocktest.Option) (*quorumlocktest.Cluster, *quorumlock.Hold) {
@@ -222,7 +226,8 @@ func TestS59NewInstancesBesideARunningCluster(t *testing.T) {
 	})
 }
 
-// S59 c: one of three is configured with another Expect, a larger or a smaller one. Nobody founds, and each says who disagrees. Restarted with the right value, they found one cluster.
+// S59 c: one of three is configured with another Expect, a larger or a smaller one. Nobody founds, and each says who disagrees.
+// Restarted with the right value, they found one cluster.
 func TestS59ExpectDiffers(t *testing.T) {
 	for _, wrong := range []int{2, 4} {
 		bubbleIn(t, func(t *testing.T) {
@@ -252,7 +257,8 @@ func TestS59ExpectDiffers(t *testing.T) {
 	}
 }
 
-// S59 d: the seeds of each of three instances lead to itself only. Nobody founds alone; with the right seeds on one of them, the three find each other and found one cluster.
+// S59 d: the seeds of each of three instances lead to itself only. Nobody founds alone; with the right seeds on one of them,
+// the three find each other and found one cluster.
 func TestS59SeedsLeadToOneself(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mended := false
@@ -280,8 +286,9 @@ func TestS59SeedsLeadToOneself(t *testing.T) {
 	})
 }
 
-// S62: two clusters whose instances are configured with the seeds of both. One of the first is then given up, and its address comes back as one of the second. No server of one gets into the configuration of the
-// other, and what they meet of each other is told once a minute at most.
+// S62: two clusters whose instances are configured with the seeds of both. One of the first is then given up, and its address
+// comes back as one of the second. No server of one gets into the configuration of the other, and what they meet of each other
+// is told once a minute at most.
 func TestS62AddressGoesToAnotherCluster(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		moved := false
