@@ -221,7 +221,7 @@ func (n *Node) askLeader(p router.Peer, cluster string, call func(router.Peer) (
 			return fmt.Errorf("%w: %s says: %s", ErrLevel, p.Addr, reply.Detail)
 		}
 		if reply.Status != wire.StatusNotLeader || reply.LeaderID == "" || reply.LeaderAddr == "" {
-			return fmt.Errorf("%s says %v: %s", p.Addr, reply.Status, reply.Detail)
+			return &turnedDown{by: p.Addr, status: reply.Status, detail: reply.Detail}
 		}
 		p = router.Peer{ID: reply.LeaderID, Addr: reply.LeaderAddr}
 	}

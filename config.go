@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/quorumlock/quorumlock/internal/gossip"
 	"github.com/quorumlock/quorumlock/internal/sim"
 	"github.com/quorumlock/quorumlock/transport"
 )
@@ -30,12 +31,15 @@ type Config struct {
 	Name string
 	// Dir is the data directory: raft log, snapshots and the node's identity. It is created if it is missing and locked
 	// against a second process. "" keeps everything in memory: the node then comes back as a new member, and the loss
-	// of all nodes at once loses the locks (never the order of tokens).
+	// of all nodes at once loses the locks (never the order of tokens). Nobody can tell then whether there was a
+	// cluster before, so each founding without a directory is logged as a warning.
 	Dir string
 	// Addr is the host:port to listen on, TCP and UDP. Port 0 takes a free one. Default "127.0.0.1:0".
 	Addr string
-	// Advertise is the host:port at which other nodes reach this one. Default: Addr, which then must not be an
-	// unspecified address.
+	// Advertise is the host:port at which other nodes reach this one: an address, IPv6 in brackets, or a DNS name of at
+	// most 253 bytes. Default: Addr, which then must not be an unspecified address. A loopback address is for nodes on
+	// one machine; it is refused together with an address on another machine in Join, and nodes elsewhere do not see
+	// who advertises one.
 	Advertise string
 	// Join lists addresses (host:port, or DNS name:port) of any members. Names are resolved again for ever, so a
 	// headless service name is enough. The node's own address among them does no harm. A node without Join waits to be
@@ -43,7 +47,11 @@ type Config struct {
 	Join []string
 	// Expect founds a cluster where none is: it is the full number of instances of the deployment, 1 for a node alone.
 	// It must exceed half of the most instances that ever run under this name before a cluster exists. 0 never founds,
-	// only joins. Excludes Founders.
+	// only joins. At most 65536. Excludes Founders.
+	//
+	// Two are allowed, at a price: nothing acknowledged is lost with one of them, but each is needed, so the absence of
+	// either one, by its death, a deploy that closes it or a partition, stops the cluster until it is back. Only one
+	// that leaves (Node.Leave) lets the other go on. Three survive the loss of one.
 	//
 	// Founding is the one thing that needs wall clocks: the founders' must agree within an hour, and tokens rise over
 	// the loss of all state only if the new founders' clocks are later than the last token of the lost cluster. While a
@@ -132,6 +140,7 @@ const (
 	maxClusterName = 128
 	maxNodeName    = 128
 	maxZone        = 64
+	maxHost        = 253                    // of a DNS name
 	minTiming      = 150 * time.Millisecond // below it, elections start without a reason on a busy machine
 	minTimingLease = 75 * time.Millisecond
 	maxTiming      = 10 * time.Second
@@ -196,6 +205,7 @@ func (c *Config) validate() error {
 	var p problems
 	c.validateNames(&p)
 	c.validateAddresses(&p)
+	c.validateRecord(&p)
 	c.validateFounding(&p)
 	c.validateTimes(&p)
 	if c.RestartInPlace && c.Dir == "" && c.sim.Disk == nil {
@@ -263,7 +273,50 @@ func (c *Config) validateAddresses(p *problems) {
 	for _, j := range c.Join {
 		checkHostPort(p, "Join", j, false)
 	}
+	c.validateReach(p)
 }
+
+// validateReach finds an address to be advertised that means another machine to those it is told. Names in Join may stand for
+// this machine or for another one, which shows only when they are resolved.
+func (c *Config) validateReach(p *problems) {
+	field, own := "Advertise", c.Advertise
+	if own == "" {
+		field, own = "Addr", c.Addr
+	}
+	if !gossip.IsLoopback(own) {
+		return
+	}
+	for _, j := range c.Join {
+		if gossip.IsElsewhere(j) {
+			p.add(field, own, "is a loopback address, which %s of Join, on another machine, could not reach: "+
+				"name one that it can, by Addr or Advertise", j)
+			return
+		}
+	}
+}
+
+// validateRecord makes sure that what the node has to tell by gossip fits into one message, now and later.
+func (c *Config) validateRecord(p *problems) {
+	addr := c.Advertise
+	if addr == "" {
+		addr = c.Addr + "65535" // with the port that is taken
+	}
+	var large *gossip.MetaTooLargeError
+	if !errors.As(gossip.CheckSize(addr, c.gossipMeta()), &large) {
+		return
+	}
+	field, value := "Name", c.Name
+	if len(addr) > len(c.Name) {
+		field, value = "Advertise", c.Advertise
+	}
+	if len(*p) == 0 { // else what is too long has been named
+		p.add(field, value, "is too long beside the others: they travel together in a message of %d bytes, which has room "+
+			"for %d", large.Size, large.Limit)
+	}
+}
+
+// gossipMeta is what is configured of the node's gossip metadata.
+func (c *Config) gossipMeta() gossip.Meta { return gossip.Meta{Name: c.Name, Zone: c.Zone} }
 
 // unspecified tells that addr means every address of the machine.
 func unspecified(addr string) bool {
@@ -282,6 +335,9 @@ func checkHostPort(p *problems, field, addr string, listen bool) {
 		p.add(field, addr, "is not host:port")
 		return
 	}
+	if len(host) > maxHost {
+		p.add(field, addr, "has a host of %d bytes; %d is the most", len(host), maxHost)
+	}
 	if host == "" && !listen {
 		p.add(field, addr, "has no host")
 	}
@@ -298,6 +354,9 @@ func (c *Config) validateFounding(p *problems) {
 	c.validateRole(p)
 	if c.Expect < 0 {
 		p.add("Expect", c.Expect, "must not be negative")
+	}
+	if c.Expect > gossip.MaxExpect {
+		p.add("Expect", c.Expect, "is above %d", gossip.MaxExpect)
 	}
 	if c.Expect > 0 && len(c.Founders) > 0 {
 		p.add("Expect", c.Expect, "excludes Founders")

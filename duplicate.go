@@ -16,7 +16,8 @@ func (n *Node) idConflict(id, first, second string) {
 	if id != n.id || second != n.endpoint.Advertise() || !n.duplicate.CompareAndSwap(false, true) {
 		return
 	}
-	n.fail(fmt.Errorf("server id %s is in use at %s: was the data directory copied?", id, first))
+	n.fail(fmt.Errorf("server id %s is in use at %s, and at %s by this node, which started later: "+
+		"was the data directory copied?", id, first, second))
 	n.endAsking()
 	n.spawn(n.withdraw)
 }

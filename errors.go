@@ -45,6 +45,8 @@ var (
 	ErrOverloaded = errors.New("overloaded")
 	// ErrClusterChanged: the node met another cluster of the same name, or its own was founded anew.
 	ErrClusterChanged = errors.New("cluster changed")
+	// ErrFounded: the node has a cluster's state, so there is no founding to reset.
+	ErrFounded = errors.New("the node has a cluster already")
 	// ErrUnsure: the machine's clocks jumped; whether the lock is still held is unknown until the next answer of the
 	// cluster. The hold may recover, so Done stays open. Treat it as not held.
 	ErrUnsure = errors.New("unsure whether the lock is held")

@@ -24,7 +24,7 @@ func (n *Node) foundingConfig() membership.Config {
 func (n *Node) foundingEnv() membership.Env {
 	return membership.Env{
 		Members: n.gossip.Members, Load: n.loadPromise, Save: n.savePromise, Clear: n.clearPromise, Ask: n.callFound,
-		Bootstrap: n.bootstrap, Join: n.join, HasState: n.hasState, Adopt: n.adopt,
+		Bootstrap: n.bootstrap, Join: n.joinAloud, HasState: n.hasState, Adopt: n.adopt,
 		Clock: n.clock, NewID: newID, Rand: newRand(), Logger: n.log.Named("founding"),
 	}
 }
@@ -84,6 +84,12 @@ func (n *Node) changeIdentity(change func(*store.Identity)) error {
 
 func (n *Node) bootstrap(clusterID string, servers []membership.Server) error {
 	n.log.Info("founding a cluster", "cluster", clusterID, "servers", len(servers))
+	if !n.store.Durable() {
+		// Whether there was one nobody can know who keeps nothing; its holds would be lost without a word otherwise.
+		n.log.Warn("founding a cluster without data directories: if one of this name ran before, it is lost with "+
+			"all that was held in it; tokens go on above its own",
+			"name", n.cfg.Cluster, "cluster", clusterID)
+	}
 	n.adopt(clusterID)
 	if err := n.group.bootstrap(n.life, servers); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)

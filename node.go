@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/hub"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/quiet"
 	"github.com/quorumlock/quorumlock/internal/router"
 	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/internal/wire"
@@ -46,6 +47,7 @@ type Node struct {
 	hub      *hub.Hub
 	sessions *sessionSet
 	trips    roundTrips
+	lines    quiet.Limiter
 
 	lead     atomic.Pointer[leadership]
 	leaders  *signal // wakes whoever waits for another leader
@@ -531,10 +533,10 @@ func (n *Node) runSnapshots() {
 
 // meta is what gossip tells about this node.
 func (n *Node) meta() gossip.Meta {
-	return gossip.Meta{
-		Name: n.cfg.Name, Zone: n.cfg.Zone, ClusterID: n.clusterIDNow(), Version: n.binary.Highest(), Expect: n.foundingConfig().MetaExpect(),
-		HasState: n.hasState() && !n.isClient(), Boot: n.boot,
-	}
+	m := n.cfg.gossipMeta()
+	m.ClusterID, m.Version, m.Expect, m.Boot = n.clusterIDNow(), n.binary.Highest(), n.foundingConfig().MetaExpect(), n.boot
+	m.HasState = n.hasState() && !n.isClient()
+	return m
 }
 
 func newRand() *mrand.Rand {

@@ -41,7 +41,11 @@ func (n *Node) rejoin() bool {
 func (n *Node) rejoinBy(m gossip.Member) bool {
 	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
 	defer cancel()
-	err := n.join(ctx, m)
-	n.log.Debug("no leader speaks to this node: asked to be in the group", "by", m.Addr, "error", err)
-	return err == nil
+	err := n.joinAloud(ctx, m)
+	if err != nil {
+		n.log.Debug("no leader speaks to this node: asked to be in the group", "by", m.Addr, "error", err)
+		return false
+	}
+	n.log.Info("no leader spoke to this node, as to one that was taken out of the group: it asked, and is in it (again)", "by", m.Addr)
+	return true
 }

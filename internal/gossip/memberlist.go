@@ -27,18 +27,20 @@ const (
 // mlGossip is Gossip by memberlist. memberlist detects failures and spreads news; what this package adds is that addresses are
 // tried for ever, that names are resolved by its own resolver, and a view of its own (book) to answer from.
 type mlGossip struct {
-	opt    Options
-	log    hclog.Logger
-	lines  *quiet.Limiter
-	mlLog  *mlLog
-	book   *book
-	addrs  *addressBook
-	seeds  *seeds
-	notify *notifier
-	duels  *duels
-	trans  *mlTransport
-	list   *memberlist.Memberlist
-	group  goroutineGroup
+	opt     Options
+	log     hclog.Logger
+	lines   *quiet.Limiter
+	mlLog   *mlLog
+	foreign *foreigners
+	watch   *datagramWatch
+	book    *book
+	addrs   *addressBook
+	seeds   *seeds
+	notify  *notifier
+	duels   *duels
+	trans   *mlTransport
+	list    *memberlist.Memberlist
+	group   goroutineGroup
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -71,8 +73,10 @@ func NewMemberlist(opt Options) (Gossip, error) {
 		opt: opt, log: opt.Logger, lines: &quiet.Limiter{}, book: newBook(opt.ServerID, self, opt.OnForeign), addrs: &addressBook{},
 		group: newGoroutineGroup(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
-	g.mlLog = &mlLog{log: opt.Logger, lines: g.lines}
-	g.seeds = &seeds{names: opt.Seeds, resolve: opt.Resolve, log: opt.Logger, lines: g.lines}
+	g.foreign = &foreigners{log: opt.Logger}
+	g.watch = &datagramWatch{log: opt.Logger, addr: g.book.lookup}
+	g.mlLog = &mlLog{log: opt.Logger, lines: g.lines, watch: g.watch, foreign: g.foreign}
+	g.seeds = &seeds{names: opt.Seeds, resolve: opt.Resolve, log: opt.Logger, lines: g.lines, own: self.addr}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.notify = startNotifier(opt)
 	g.duels = newDuels(g.book, g.notify)
@@ -89,7 +93,7 @@ func (g *mlGossip) start() error {
 	if err != nil {
 		return err
 	}
-	g.trans = startTransport(g.opt, g.addrs)
+	g.trans = startTransport(g.opt, g.addrs, g.foreign)
 	conf.Transport = g.trans
 	g.group.run(func() { g.list, err = memberlist.Create(conf) })
 	if err != nil {
@@ -108,13 +112,17 @@ func (g *mlGossip) start() error {
 // to six seconds of suspicion); what a lost message kept from a member reaches it by the full exchange within 5 s more. The
 // awareness multiplier bounds how long the last probe goes on after Shutdown.
 func (g *mlGossip) config() (*memberlist.Config, error) {
-	delegate := &mlDelegate{book: g.book, addrs: g.addrs, notify: g.notify, duels: g.duels, log: g.log, lines: g.lines, poke: g.poke}
+	delegate := &mlDelegate{
+		book: g.book, addrs: g.addrs, notify: g.notify, duels: g.duels, log: g.log, lines: g.lines, foreign: g.foreign, watch: g.watch,
+		poke: g.poke,
+	}
 	conf := memberlist.DefaultLANConfig()
 	conf.Name = g.opt.ServerID
 	conf.Label = label(g.opt.Cluster)
 	conf.Logger = g.mlLog.logger()
 	conf.Delegate, conf.Events = delegate, delegate
 	conf.Alive, conf.Merge, conf.Conflict = delegate, delegate, delegate
+	conf.Ping = g.watch
 	conf.ProbeInterval, conf.ProbeTimeout = time.Second, 500*time.Millisecond
 	conf.SuspicionMult, conf.SuspicionMaxTimeoutMult = 3, 2
 	conf.AwarenessMaxMultiplier = 2

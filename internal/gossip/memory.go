@@ -26,14 +26,15 @@ const (
 // heartbeats it knows to a few others. It uses nothing but datagrams, so it obeys every cut of a simulated network and
 // compiles where memberlist does not. It costs more traffic than memberlist in a large group, and is meant for simulation.
 type memoryGossip struct {
-	opt    Options
-	log    hclog.Logger
-	lines  *quiet.Limiter
-	book   *book
-	seeds  *seeds
-	notify *notifier
-	duels  *duels
-	sealer sealer
+	opt     Options
+	log     hclog.Logger
+	lines   *quiet.Limiter
+	foreign *foreigners
+	book    *book
+	seeds   *seeds
+	notify  *notifier
+	duels   *duels
+	sealer  sealer
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -75,10 +76,10 @@ func NewMemory(opt Options) (Gossip, error) {
 		return nil, err
 	}
 	g := &memoryGossip{
-		opt: opt, log: opt.Logger, lines: &quiet.Limiter{}, book: newBook(opt.ServerID, self, opt.OnForeign), sealer: sealer,
+		opt: opt, log: opt.Logger, lines: &quiet.Limiter{}, foreign: &foreigners{log: opt.Logger}, book: newBook(opt.ServerID, self, opt.OnForeign), sealer: sealer,
 		wake: make(chan struct{}, 1), peers: map[string]*peer{},
 	}
-	g.seeds = &seeds{names: opt.Seeds, resolve: opt.Resolve, log: opt.Logger, lines: g.lines}
+	g.seeds = &seeds{names: opt.Seeds, resolve: opt.Resolve, log: opt.Logger, lines: g.lines, own: self.addr}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.notify = startNotifier(opt)
 	g.duels = newDuels(g.book, g.notify)

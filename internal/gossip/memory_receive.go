@@ -57,7 +57,7 @@ func (g *memoryGossip) handle(from string, data []byte, now time.Time) {
 }
 
 func (g *memoryGossip) refused(who string, err error, now time.Time) {
-	if g.lines.Allow("refused "+who, now) {
+	if !g.foreign.take(who, who, err, now) && g.lines.Allow("refused "+who, now) {
 		g.log.Warn("refused gossip", "from", who, "reason", err)
 	}
 }

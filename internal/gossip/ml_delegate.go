@@ -16,13 +16,15 @@ import (
 // mlDelegate hears what memberlist finds out. Nearly all its methods are called under memberlist's lock: they must not block and
 // not call memberlist. The nodes they are given are memberlist's own and change later, so all that is needed is copied.
 type mlDelegate struct {
-	book   *book
-	addrs  *addressBook
-	notify *notifier
-	duels  *duels
-	log    hclog.Logger
-	lines  *quiet.Limiter
-	poke   func() // wakes the re-join loop
+	book    *book
+	addrs   *addressBook
+	notify  *notifier
+	duels   *duels
+	log     hclog.Logger
+	lines   *quiet.Limiter
+	foreign *foreigners
+	watch   *datagramWatch
+	poke    func() // wakes the re-join loop
 }
 
 var (
@@ -54,7 +56,7 @@ func (d *mlDelegate) NotifyAlive(n *memberlist.Node) error {
 	if d.book.refuse(n.Name) {
 		d.notify.change()
 	}
-	if d.lines.Allow("refused "+n.Name, time.Now()) {
+	if !d.foreign.take(n.Name, n.Address(), err, time.Now()) && d.lines.Allow("refused "+n.Name, time.Now()) {
 		d.log.Warn("refused a gossip member", "server", n.Name, "addr", net.IP(n.Addr).String(), "reason", err)
 	}
 	return err
@@ -72,6 +74,9 @@ func (d *mlDelegate) NotifyMerge(peers []*memberlist.Node) error {
 		if first == nil {
 			first = fmt.Errorf("member %s: %w", n.Name, err)
 		}
+	}
+	if len(peers) > 0 {
+		d.foreign.take(peers[0].Name, peers[0].Address(), first, time.Now())
 	}
 	return first
 }
@@ -116,6 +121,7 @@ func (d *mlDelegate) confirm(n *memberlist.Node) bool {
 
 // NotifyLeave tells of a member that left or died; memberlist does not say which of the two.
 func (d *mlDelegate) NotifyLeave(n *memberlist.Node) {
+	d.watch.over(n.Name)
 	rec, err := decodeRecord(n.Meta)
 	if err != nil || !d.book.lost(n.Name, rec, time.Now()) {
 		return

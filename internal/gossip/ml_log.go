@@ -18,15 +18,19 @@ import (
 // lines to Trace, except those that tell of a wrong configuration, which are warnings. All are limited by their text
 // without its numbers and addresses.
 type mlLog struct {
-	log   hclog.Logger
-	lines *quiet.Limiter
-	muted atomic.Bool // after Close: a suspicion timer of memberlist's may still fire
+	log     hclog.Logger
+	lines   *quiet.Limiter
+	watch   *datagramWatch
+	foreign *foreigners
+	muted   atomic.Bool // after Close: a suspicion timer of memberlist's may still fire
 }
 
 func (l *mlLog) logger() *log.Logger { return log.New(l, "", 0) }
 
-// misconfigured are memberlist's words for peers with another key or another label.
-var misconfigured = []string{"Decrypt packet failed", "encryption is", "unacceptable label", "No installed keys could decrypt"}
+// misconfigured are memberlist's words for peers with another key, otherLabel those for datagrams of a cluster of another name.
+var misconfigured = []string{"Decrypt packet failed", "encryption is", "No installed keys could decrypt"}
+
+const otherLabel = "unacceptable label"
 
 // Write takes one line.
 func (l *mlLog) Write(b []byte) (int, error) {
@@ -34,6 +38,10 @@ func (l *mlLog) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	level, text := splitLevel(string(b))
+	l.watch.line(text, time.Now())
+	if strings.Contains(text, otherLabel) {
+		l.foreign.take("", "", errOtherName, time.Now())
+	}
 	if !l.enabled(level) || !l.lines.Allow("memberlist "+subject(text), time.Now()) {
 		return len(b), nil
 	}

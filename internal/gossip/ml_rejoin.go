@@ -60,7 +60,7 @@ func (g *mlGossip) join(addr string) {
 	g.joins.contacts.done(addr, time.Now())
 	g.joins.mu.Unlock()
 	g.poke()
-	if err != nil && g.ctx.Err() == nil && g.lines.Allow("join "+addr, time.Now()) {
+	if err != nil && g.ctx.Err() == nil && !isForeignText(err) && g.lines.Allow("join "+addr, time.Now()) {
 		g.log.Warn("can not join a gossip peer; trying on", "addr", addr, "error", err)
 	}
 }

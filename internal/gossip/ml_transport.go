@@ -28,9 +28,10 @@ var errTransportClosed = errors.New("gossip transport is closed")
 //
 // Shutdown ends what is memberlist's and leaves the Endpoint open; it is shared with raft and calls.
 type mlTransport struct {
-	ep    transport.Endpoint
-	id    string
-	addrs *addressBook
+	ep      transport.Endpoint
+	id      string
+	addrs   *addressBook
+	foreign *foreigners
 
 	packets chan *memberlist.Packet // never closed: memberlist would read a nil packet
 	streams chan net.Conn           // never closed, likewise
@@ -54,10 +55,10 @@ type outgoing struct {
 
 var _ memberlist.NodeAwareTransport = (*mlTransport)(nil)
 
-func startTransport(opt Options, addrs *addressBook) *mlTransport {
+func startTransport(opt Options, addrs *addressBook, foreign *foreigners) *mlTransport {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &mlTransport{
-		ep: opt.Endpoint, id: opt.ServerID, addrs: addrs,
+		ep: opt.Endpoint, id: opt.ServerID, addrs: addrs, foreign: foreign,
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn),
 		out: make(chan outgoing, outbox), inbound: make(chan struct{}, maxInbound),
 		ctx: ctx, cancel: cancel, accept: make(chan struct{}), open: map[*mlConn]struct{}{},
@@ -122,6 +123,7 @@ func (t *mlTransport) DialAddressTimeout(a memberlist.Address, timeout time.Dura
 	}()
 	r := <-got
 	if r.err != nil {
+		t.foreign.take(a.Name, t.addrs.dialable(a.Addr), r.err, time.Now())
 		return nil, r.err
 	}
 	conn := t.adopt(r.conn, nil)

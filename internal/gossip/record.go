@@ -16,9 +16,6 @@ const maxRecord = 512
 // that an old reader would misunderstand takes a new version, and old readers then ignore the member.
 const recordVersion = 1
 
-// maxExpect bounds what a peer may claim to expect; no deployment is near it.
-const maxExpect = 1 << 16
-
 // MetaTooLargeError tells that a Meta (with the address that travels beside it) does not fit into one gossip message.
 type MetaTooLargeError struct {
 	Size, Limit int
@@ -38,8 +35,8 @@ type record struct {
 
 // encode gives the bytes of r, or a *MetaTooLargeError.
 func (r record) encode() ([]byte, error) {
-	if r.meta.Expect < 0 || r.meta.Expect > maxExpect {
-		return nil, fmt.Errorf("gossip metadata: Expect is %d, want 0 to %d", r.meta.Expect, maxExpect)
+	if r.meta.Expect < 0 || r.meta.Expect > MaxExpect {
+		return nil, fmt.Errorf("gossip metadata: Expect is %d, want 0 to %d", r.meta.Expect, MaxExpect)
 	}
 	w := wire.NewWriter(nil)
 	w.Byte(recordVersion)
@@ -76,7 +73,7 @@ func decodeRecord(b []byte) (record, error) {
 	if err := rd.Err(); err != nil {
 		return record{}, fmt.Errorf("gossip metadata: %w", err)
 	}
-	if version > 1<<32-1 || expect > maxExpect {
+	if version > 1<<32-1 || expect > MaxExpect {
 		return record{}, fmt.Errorf("gossip metadata: %w", wire.ErrMalformed)
 	}
 	if err := checkAdvertise(r.addr); err != nil {
@@ -113,7 +110,7 @@ func (r record) admits(o record) error {
 	if a, b := r.meta.ClusterID, o.meta.ClusterID; a != "" && b != "" && a != b {
 		return fmt.Errorf("%w: its cluster id is %s, ours %s", errOtherID, b, a)
 	}
-	return nil
+	return checkReach(r.addr, o.addr)
 }
 
 // fingerprint stands for the cluster name in records: a name may be longer than a record.

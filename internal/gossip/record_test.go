@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/wire"
 )
@@ -74,7 +75,7 @@ func TestRecordLimits(t *testing.T) {
 	if _, err := r.encode(); !errors.As(err, &tooLarge) {
 		t.Errorf("large: %v", err)
 	}
-	for _, expect := range []int{-1, maxExpect + 1} {
+	for _, expect := range []int{-1, MaxExpect + 1} {
 		r = sample()
 		r.meta.Expect = expect
 		if _, err := r.encode(); err == nil {
@@ -122,4 +123,29 @@ func FuzzMeta(f *testing.F) {
 			t.Fatalf("%+v becomes %+v, %v", r, again, err)
 		}
 	})
+}
+
+// S98: CheckSize tells before the start whether the metadata fits, whatever the instance becomes later.
+func TestS98CheckSize(t *testing.T) {
+	longest := Meta{Name: strings.Repeat("n", 128)}
+	addr := strings.Repeat("d", 253) + ":65535"
+	if err := CheckSize(addr, longest); err != nil {
+		t.Errorf("the longest name and address: %v", err)
+	}
+	zone := longest
+	zone.Zone = strings.Repeat("z", 64)
+	var large *MetaTooLargeError
+	if err := CheckSize(addr, zone); !errors.As(err, &large) || large.Size <= large.Limit {
+		t.Errorf("with a zone that is too long beside them: %v", err)
+	}
+	for n := range 512 { // what passes can be published by every later state
+		m := Meta{Name: "n", Zone: strings.Repeat("z", n)}
+		if CheckSize("10.0.0.1:7000", m) != nil {
+			continue
+		}
+		m.ClusterID, m.Boot, m.Expect, m.HasState, m.Version = strings.Repeat("c", 32), strings.Repeat("b", 32), MaxExpect, true, 1<<32-1
+		if _, err := (record{cluster: fingerprint("c"), started: time.Now().UnixNano(), addr: "10.0.0.1:7000", meta: m}).encode(); err != nil {
+			t.Fatalf("%d bytes passed: %v", n, err)
+		}
+	}
 }

@@ -26,6 +26,7 @@ type seeds struct {
 	resolve func(ctx context.Context, host string) ([]string, error)
 	log     hclog.Logger
 	lines   *quiet.Limiter
+	own     string // advertised
 
 	mu   sync.Mutex
 	last map[string][]string // name -> addresses of the last good answer
@@ -46,7 +47,7 @@ func (s *seeds) addresses(ctx context.Context) []string {
 		all = append(all, s.last[name]...)
 	}
 	slices.Sort(all)
-	return slices.Compact(all)
+	return s.reachable(slices.Compact(all))
 }
 
 func (s *seeds) refresh(ctx context.Context, name string) {

@@ -12,7 +12,7 @@ import (
 
 // S68: the leader leaves while another voter takes no entries, though it answers calls, so the removal cannot be committed now. It is told that it has left only when the removal is
 // committed; else it is still a voter, and is missed. Either way the rest has a quorum when the disk answers again and who is still a member is back.
-func TestLeaderLeavesWhileAVoterHangs(t *testing.T) {
+func TestS68LeaderLeavesWhileAVoterHangs(t *testing.T) {
 	var stayed atomic.Int64
 	t.Run("hangs", func(t *testing.T) {
 		for _, ago := range []int{200, 1500, 2600, 2900, 3100, 4000} {

@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,12 +55,14 @@ func goesOn(t *testing.T, c *quorumlocktest.Cluster, instances []int, holds []*q
 	}
 }
 
-// A live copy of a member's data directory harms nobody, be the member the leader or not, and though the copy's host goes on with it. The original wins.
-func TestLiveDuplicate(t *testing.T) {
+// S67: a live copy of a member's data directory harms nobody, be the member the leader or not, and though the copy's host goes
+// on with it. The original wins. The copy's error, and a line in its log, name both addresses.
+func TestS67LiveDuplicate(t *testing.T) {
 	for _, leader := range []bool{true, false} {
 		t.Run(map[bool]string{true: "of the leader", false: "of a follower"}[leader], func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := quorumlocktest.New(t, 3)
+				d, heard := keepDiary()
+				c := quorumlocktest.New(t, 3, heard)
 				of, followers := roles(c)
 				if !leader {
 					of = followers[0]
@@ -72,8 +75,20 @@ func TestLiveDuplicate(t *testing.T) {
 				if c.Node(copied).ID() != c.Node(of).ID() {
 					t.Fatal("the fault did not bite: the copy has a server id of its own")
 				}
+				led := len(d.leaders(t))
 				failsAsCopy(t, c.Node(copied))
+				for _, i := range []int{of, copied} {
+					if err := c.Node(copied).Err(); !strings.Contains(err.Error(), c.Node(i).Addr()) {
+						t.Errorf("the copy's error does not name %s: %v", c.Node(i).Addr(), err)
+					}
+				}
+				if d.said("two processes use one server id") == 0 {
+					t.Error("no log line tells of the copy")
+				}
 				goesOn(t, c, []int{0, 1, 2}, holds)
+				if now := len(d.leaders(t)); now != led {
+					t.Errorf("%d leaders so far, %d before the copy came", now, led)
+				}
 				if now := c.Leader(); leader && now != of {
 					t.Errorf("instance %d leads in the place of %d", now, of)
 				}

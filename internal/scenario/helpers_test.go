@@ -128,17 +128,24 @@ func (r *traffic) seen() (grants int, gap time.Duration) {
 	return r.grants, gap
 }
 
+// count is the number of grants so far.
+func (r *traffic) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.grants
+}
+
 // flows waits until some more grants have come.
 func (r *traffic) flows(more int, bound time.Duration) {
 	r.t.Helper()
-	before, _ := r.seen()
+	before := r.count()
 	for end := time.Now().Add(bound); ; time.Sleep(100 * time.Millisecond) {
-		grants, _ := r.seen()
-		if grants-before >= more {
+		came := r.count() - before
+		if came >= more {
 			return
 		}
 		if time.Now().After(end) {
-			r.t.Fatalf("%d grants in %v, want %d", grants-before, bound, more)
+			r.t.Fatalf("%d grants in %v, want %d", came, bound, more)
 		}
 	}
 }

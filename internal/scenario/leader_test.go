@@ -267,26 +267,6 @@ func TestVoterThatFailedIsReplacedAfterTheGrace(t *testing.T) {
 	})
 }
 
-func TestIsolatedVoterComesBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := quorumlocktest.New(t, 3)
-		lost := others(c, c.Leader())[1]
-		h := lockIn(t, c.Node(lost), "k", time.Second)
-		c.Isolate(lost)
-		<-h.Done()
-		unlock(t, lockIn(t, c.Node(c.LeaderExcept(lost)), "k", deadBound))
-		time.Sleep(2 * quorumTTL) // stands for three minutes
-		c.Heal()
-		endsIn(t, "the return", 15*time.Second, func() {
-			c.WaitReady()
-			awaitAlive(t, c, 15*time.Second)
-		})
-		awaitVoters(t, c, 15*time.Second, 0, 1, 2)
-		unlock(t, lockIn(t, c.Node(lost), "k", 2*time.Second))
-		c.CheckState()
-	})
-}
-
 // awaitAlive waits until every instance sees every other one alive.
 func awaitAlive(t *testing.T, c *quorumlocktest.Cluster, bound time.Duration) {
 	t.Helper()

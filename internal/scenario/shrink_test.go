@@ -33,7 +33,7 @@ const returnBound = 10 * time.Second
 // seconds before the next one goes. Then all come back. The cluster stays the same, it never splits, tokens rise, and once all
 // are back there is a leader within the bound, with nobody's help. Those that leave take their votes along, so the last one goes
 // on alone. Those that only stop are taken out while a majority of the first five stays; below it nothing is granted.
-func TestFiveInstancesGoOneByOneAndComeBack(t *testing.T) {
+func TestS61FiveInstancesGoOneByOneAndComeBack(t *testing.T) {
 	for name, goes := range goneBy {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) { goAndComeBack(t, name == "leave", goes) })

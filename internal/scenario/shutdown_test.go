@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/internal/sim"
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
 
@@ -303,10 +306,28 @@ func everyCall(ctx context.Context, n *quorumlock.Node, s *quorumlock.Session) m
 	return errs
 }
 
-// Nodes are closed at random times while they found, join, change leaders, snapshot and are cut off. Scaled: 8 rounds of three closes stand
-// for a thousand.
-func TestCloseAtRandomTimes(t *testing.T) {
-	for seed := range uint64(8) {
+// closeRoundsEnv is how many rounds TestS106CloseAtRandomTimes makes, if it is set.
+const closeRoundsEnv = "QUORUMLOCK_CLOSE_ROUNDS"
+
+// closeRounds is a share of the scenario's thousand that each run can afford.
+func closeRounds(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv(closeRoundsEnv)
+	if text == "" {
+		return 24
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == 0 {
+		t.Fatalf("%s=%q is no number of rounds", closeRoundsEnv, text)
+	}
+	return n
+}
+
+// S106: nodes are closed at random times while they found, join, change leaders, take snapshots and are sent one, and are cut
+// off or face peers that swallow everything. Each Close ends in time; that no goroutine is left is TestMain's to say. Scaled:
+// see closeRounds.
+func TestS106CloseAtRandomTimes(t *testing.T) {
+	for seed := range closeRounds(t) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
@@ -319,7 +340,7 @@ func TestCloseAtRandomTimes(t *testing.T) {
 				sleep := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
 				sleep(3 * time.Second)
 				first := 0
-				switch rng.IntN(4) {
+				switch rng.IntN(7) {
 				case 0:
 					c.Crash(0)
 					first = 1
@@ -327,6 +348,24 @@ func TestCloseAtRandomTimes(t *testing.T) {
 					c.Isolate(0)
 				case 2:
 					c.Grow()
+				case 3:
+					for i := 1; i < c.Size(); i++ {
+						c.Pause(i) // as black holes
+					}
+				case 4:
+					if l, led := leaderWithin(c, -1, 5*time.Second); led {
+						n := c.Node(l)
+						go sim.HandOver(n) // under way when the first is closed, as a rule
+						sleep(20 * time.Millisecond)
+						closeOne(t, c, 0)
+						first = 1
+					}
+				case 5: // comes back to what is compacted already, and is sent a snapshot
+					c.Isolate(0)
+					if l, led := leaderWithin(c, 0, 5*time.Second); led {
+						writeEntries(t, c.Node(l), compacted)
+					}
+					c.Heal()
 				}
 				sleep(2 * time.Second)
 				for i := first; i < c.Size(); i++ {
@@ -337,6 +376,18 @@ func TestCloseAtRandomTimes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// leaderWithin waits for an instance other than except to lead; there may be none, as before the founding.
+func leaderWithin(c *quorumlocktest.Cluster, except int, bound time.Duration) (int, bool) {
+	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for i := range c.Size() {
+			if i != except && sim.Leading(c.Node(i)) {
+				return i, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // closeOne closes an instance twice at once.
