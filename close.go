@@ -174,10 +174,13 @@ var errStillLeading = errors.New("leadership could not be handed over")
 // depart has this node removed from the group by the leader, and says whether it was. The last member stays one, and so does a node that has failed, which
 // cannot say goodbye, and one that does not know yet to which cluster its state belongs.
 func (n *Node) depart(ctx context.Context) (removed bool, err error) {
-	if !n.isMember() || n.failed() != nil || n.alone() {
+	if !n.isMember() || n.failed() != nil {
 		return false, nil
 	}
 	for ctx.Err() == nil {
+		if n.alone() { // perhaps since a moment ago: those that it would have handed over to left, too
+			return false, nil
+		}
 		if err = n.askToLeave(ctx); err == nil {
 			return true, nil
 		}
