@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -179,6 +180,7 @@ func (n *Node) depart(ctx context.Context) (removed bool, err error) {
 	}
 	for ctx.Err() == nil {
 		if n.alone() { // perhaps since a moment ago: those that it would have handed over to left, too
+			n.awaitFarewells(ctx)
 			return false, nil
 		}
 		if err = n.askToLeave(ctx); err == nil {
@@ -195,8 +197,8 @@ func (n *Node) askToLeave(ctx context.Context) error {
 			return errStillLeading
 		}
 	}
-	leader, _ := n.knownLeader()
-	if leader.ID == "" || leader.ID == n.id {
+	leader, ok := n.whoMayLead()
+	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoQuorum, n.why())
 	}
 	req := wire.AppendLeaveRequest(nil, &wire.LeaveRequest{ServerID: n.id})
@@ -208,6 +210,18 @@ func (n *Node) askToLeave(ctx context.Context) error {
 		reply, err := wire.DecodeLeaveReply(b)
 		return wire.JoinReply(reply), err
 	})
+}
+
+// whoMayLead is the leader as this node knows it, or else any other member, which can tell. A node that was taken out, and has not got the answer, hears no leader any more.
+func (n *Node) whoMayLead() (router.Peer, bool) {
+	if leader, _ := n.knownLeader(); leader.ID != "" && leader.ID != n.id {
+		return leader, true
+	}
+	others := n.others()
+	if len(others) == 0 {
+		return router.Peer{}, false
+	}
+	return others[rand.IntN(len(others))], true
 }
 
 // alone tells whether the group has no other member.

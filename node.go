@@ -49,8 +49,10 @@ type Node struct {
 	leaders *signal // wakes whoever waits for another leader
 	names   nameBook
 	cuts    raftCuts
-	answers atomic.Pointer[answers]
-	foreign atomic.Pointer[foreignCluster]
+
+	farewells farewells
+	answers   atomic.Pointer[answers]
+	foreign   atomic.Pointer[foreignCluster]
 	// duplicate is set when this process was found to run on a copy of another live one's data directory.
 	duplicate atomic.Bool
 	verdict   atomic.Pointer[DivergedError] // set when this member's state is known to differ, before anybody is told
