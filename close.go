@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -174,13 +175,17 @@ var errStillLeading = errors.New("leadership could not be handed over")
 // depart has this node removed from the group by the leader, and says whether it was. The last member stays one, and so does a node that has failed, which
 // cannot say goodbye, and one that does not know yet to which cluster its state belongs.
 func (n *Node) depart(ctx context.Context) (removed bool, err error) {
-	if !n.isMember() || n.failed() != nil || n.alone() {
+	if !n.isMember() || n.failed() != nil {
 		return false, nil
 	}
 	if n.isClient() && n.outside(ctx) {
 		return true, nil
 	}
 	for ctx.Err() == nil {
+		if n.alone() { // perhaps since a moment ago: those that it would have handed over to left, too
+			n.awaitFarewells(ctx)
+			return false, nil
+		}
 		if err = n.askToLeave(ctx); err == nil {
 			return true, nil
 		}
@@ -195,8 +200,8 @@ func (n *Node) askToLeave(ctx context.Context) error {
 			return errStillLeading
 		}
 	}
-	leader, _ := n.knownLeader()
-	if leader.ID == "" || leader.ID == n.id {
+	leader, ok := n.whoMayLead()
+	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoQuorum, n.why())
 	}
 	req := wire.AppendLeaveRequest(nil, &wire.LeaveRequest{ServerID: n.id})
@@ -208,6 +213,18 @@ func (n *Node) askToLeave(ctx context.Context) error {
 		reply, err := wire.DecodeLeaveReply(b)
 		return wire.JoinReply(reply), err
 	})
+}
+
+// whoMayLead is the leader as this node knows it, or else any other member, which can tell. A node that was taken out, and has not got the answer, hears no leader any more.
+func (n *Node) whoMayLead() (router.Peer, bool) {
+	if leader, _ := n.knownLeader(); leader.ID != "" && leader.ID != n.id {
+		return leader, true
+	}
+	others := n.members()
+	if len(others) == 0 {
+		return router.Peer{}, false
+	}
+	return others[rand.IntN(len(others))], true
 }
 
 // alone tells whether the group has no other member.

@@ -45,6 +45,7 @@
 //
 // # Manners
 //
-// No panic leaves the package, it installs no signal handler, keeps no global state, writes nothing to stderr, and
-// after [Node.Close] no goroutine, file or port of it is left. Any number of nodes may live in one process.
+// No panic leaves the package, it installs no signal handler (a service that wants one calls [Node.LeaveOnSignal]),
+// keeps no global state, writes nothing to stderr, and after [Node.Close] no goroutine, file or port of it is left. Any
+// number of nodes may live in one process.
 package quorumlock

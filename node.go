@@ -49,14 +49,15 @@ type Node struct {
 	trips    roundTrips
 	lines    quiet.Limiter
 
-	lead     atomic.Pointer[leadership]
-	leaders  *signal // wakes whoever waits for another leader
-	standing standing
-	roster   atomic.Pointer[roster]
-	names    nameBook
-	cuts     raftCuts
-	answers  atomic.Pointer[answers]
-	foreign  atomic.Pointer[foreignCluster]
+	lead      atomic.Pointer[leadership]
+	leaders   *signal // wakes whoever waits for another leader
+	standing  standing
+	roster    atomic.Pointer[roster]
+	names     nameBook
+	cuts      raftCuts
+	farewells farewells
+	answers   atomic.Pointer[answers]
+	foreign   atomic.Pointer[foreignCluster]
 	// duplicate is set when this process was found to run on a copy of another live one's data directory.
 	duplicate atomic.Bool
 	verdict   atomic.Pointer[DivergedError] // set when this member's state is known to differ, before anybody is told

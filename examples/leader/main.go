@@ -51,6 +51,9 @@ type options struct {
 	join    string
 	keep    bool
 	verbose bool
+
+	deploying bool // replace all instances under load
+	dirs      bool // with their data directories, each in its place
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -61,6 +64,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.DurationVar(&o.ttl, "ttl", quorumlock.MinSessionTTL,
 		"session TTL: how long a leader that is not heard of keeps its place, 5s or more")
 	f.BoolVar(&o.keep, "keep", false, "start the service, print the URLs of its instances, and run until interrupted; data stays")
+	f.BoolVar(&o.deploying, "deploy", false, "replace all instances under load, as a rolling deploy does, new one first, without data directories")
+	f.BoolVar(&o.dirs, "dirs", false, "with -deploy: restart each instance in its place, with its data directory")
 	f.BoolVar(&o.verbose, "v", false, "show what the instances log")
 	f.StringVar(&o.addr, "addr", "", "run ONE instance: `host:port` of its node")
 	f.StringVar(&o.join, "join", "", "one instance: comma-separated `addresses` of all nodes")
@@ -69,6 +74,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.web, "http", loopback, "one instance: `host:port` of its HTTP service")
 	f.StringVar(&o.ledger, "ledger", "", "one instance: `URL` of the ledger")
 	f.BoolVar(&o.plaintext, "allow-plaintext", false, "one instance: serve addresses beyond loopback without TLS")
+	f.BoolVar(&o.leaves, "leave", false, "one instance: leave the cluster at the end, for good; without -dir all is kept in memory")
+	f.IntVar(&o.callers, "traffic", 0, "one instance: `number` of callers that lock and unlock beside the job; what became of them is printed at the end")
 	f.BoolVar(&o.withParent, "with-parent", false, "one instance: stop when stdin is closed")
 	f.StringVar(&o.serve, "serve", "", "run the ledger alone, at `host:port`")
 	if err := f.Parse(args); err != nil {
@@ -99,13 +106,22 @@ func (o *options) check(f *flag.FlagSet) error {
 	if o.serve != "" && o.addr != "" {
 		wrong("-serve and -addr exclude each other")
 	}
-	if o.addr != "" && (o.join == "" || o.dir == "" || o.ledger == "") {
-		wrong("-addr runs one instance, which needs -join, -dir and -ledger")
+	if o.addr != "" && (o.join == "" || o.dir == "" && !o.leaves || o.ledger == "") {
+		wrong("-addr runs one instance, which needs -join, -dir and -ledger (with -leave not -dir)")
+	}
+	if o.callers < 0 {
+		wrong("-traffic %d: must not be negative", o.callers)
+	}
+	if o.dirs && !o.deploying {
+		wrong("-dirs is for -deploy")
+	}
+	if o.deploying && (o.keep || o.addr != "" || o.serve != "") {
+		wrong("-deploy excludes -keep, -addr and -serve")
 	}
 	if o.addr == "" {
 		f.Visit(func(g *flag.Flag) {
 			switch g.Name {
-			case "join", "dir", "name", "http", "ledger", "allow-plaintext", "with-parent":
+			case "join", "dir", "name", "http", "ledger", "allow-plaintext", "with-parent", "leave", "traffic":
 				wrong("-%s is for one instance, which -addr runs", g.Name)
 			}
 		})
@@ -121,7 +137,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return exitUsage
 	case o.addr != "":
-		err = runSingle(ctx, o, stderr)
+		err = runSingle(ctx, o, stdout, stderr)
 	case o.serve != "":
 		err = serveLedger(ctx, o.serve, stdout)
 	default:
@@ -137,7 +153,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-func runSingle(ctx context.Context, o options, stderr io.Writer) error {
+func runSingle(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	level := slog.LevelInfo
 	if o.verbose {
 		level = slog.LevelDebug
@@ -147,7 +163,7 @@ func runSingle(ctx context.Context, o options, stderr io.Writer) error {
 		ctx, stop = untilClosed(ctx, os.Stdin)
 		defer stop()
 	}
-	return runInstance(ctx, o.instanceOptions, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})))
+	return runInstance(ctx, o.instanceOptions, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), stdout)
 }
 
 // untilClosed gives a context that ends when r does: a parent that dies closes the pipe that its child reads from.

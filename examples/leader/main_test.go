@@ -29,6 +29,12 @@ func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three processes and waits for two leases to end")
 	}
+	checkStory(t, play(t))
+}
+
+// play builds the example, runs it to its end, and gives what it printed. It must print no more, and leave nothing behind.
+func play(t *testing.T, args ...string) (lines []string) {
+	t.Helper()
 	if canPause != nil {
 		t.Skip(canPause)
 	}
@@ -38,7 +44,7 @@ func TestDemo(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), demoBound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary)
+	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(cmd.Environ(), "TMPDIR="+t.TempDir())
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -47,13 +53,13 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
-	checkStory(t, strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"))
 	if stderr.Len() > 0 {
 		t.Errorf("stderr: %s", stderr.String())
 	}
 	if left, _ := filepath.Glob(filepath.Join(strings.TrimPrefix(cmd.Env[len(cmd.Env)-1], "TMPDIR="), "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+	return strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
 }
 
 func checkStory(t *testing.T, lines []string) {
@@ -67,11 +73,15 @@ func checkStory(t *testing.T, lines []string) {
 	if leaders < 3 || refused < 1 {
 		t.Errorf("%d leaders, %d refusals", leaders, refused)
 	}
+	checkEvents(t, lines,
+		"quorum formed", "leader", "writes accepted", "pause", "leader", "resume", "write refused", "kill", "leader", "stopped")
+}
+
+// checkEvents finds the events in the timeline, in this order; others may stand between them.
+func checkEvents(t *testing.T, lines []string, events ...string) {
+	t.Helper()
 	story := strings.Join(lines, "\n")
 	at := 0
-	events := []string{
-		"quorum formed", "leader", "writes accepted", "pause", "leader", "resume", "write refused", "kill", "leader", "stopped",
-	}
 	for _, event := range events {
 		i := strings.Index(story[at:], "s  "+event)
 		if i < 0 {
@@ -94,6 +104,12 @@ func TestCommandLine(t *testing.T) {
 		"argument":         {"start", exitUsage, `unexpected argument "start"`},
 		"no such flag":     {"-x", exitUsage, "-x"},
 		"half an instance": {"-addr 127.0.0.1:0", exitUsage, "needs -join, -dir and -ledger"},
+		"no directory":     {"-addr 127.0.0.1:0 -join 127.0.0.1:1 -ledger x", exitUsage, "needs -join, -dir and -ledger"},
+		"stray leave":      {"-leave", exitUsage, "-leave is for one instance"},
+		"stray traffic":    {"-traffic 3", exitUsage, "-traffic is for one instance"},
+		"less than none":   {"-traffic -1", exitUsage, "must not be negative"},
+		"stray dirs":       {"-dirs", exitUsage, "-dirs is for -deploy"},
+		"deploy and keep":  {"-deploy -keep", exitUsage, "-deploy excludes"},
 		"stray flag":       {"-dir /tmp/x", exitUsage, "-dir is for one instance"},
 		"two modes":        {"-serve 127.0.0.1:0 -addr 127.0.0.1:0", exitUsage, "exclude each other"},
 		"help":             {"-h", 0, "-keep"},

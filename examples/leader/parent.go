@@ -35,10 +35,13 @@ type demo struct {
 	ledgerURL string
 	dir       string
 	procs     []*process
+	lost      context.CancelCauseFunc // ends everything: an instance went by itself
+
+	deployment deployment
 }
 
-// runDemo plays the demonstration, or with -keep only the start and the stop, and prints the last line if everything was as
-// it must be.
+// runDemo plays the demonstration, or the deploy, or with -keep only the start and the stop, and prints the last line if
+// everything was as it must be.
 func runDemo(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if canPause != nil {
 		return canPause
@@ -51,16 +54,27 @@ func runDemo(ctx context.Context, o options, stdout, stderr io.Writer) error {
 
 	d := &demo{options: o, line: newTimeline(stdout), ledger: newLedger()}
 	err := d.run(ctx)
-	took := time.Since(d.line.start)
+	var verdict string
+	if err == nil {
+		verdict, err = d.judge()
+	}
 	if err != nil {
 		d.line.say(fatal, "failed", "%v", err)
 		d.showOutputs(stderr)
 		return err
 	}
-	v := d.ledger.view()
-	fmt.Fprintf(d.line, "ok: %d leaders, tokens strictly rising, %d stale writes refused, %.1f s\n",
-		len(v.terms()), len(v.refused), took.Seconds())
+	fmt.Fprintln(d.line, verdict)
 	return nil
+}
+
+// judge gives the last line.
+func (d *demo) judge() (string, error) {
+	if d.deploying {
+		return d.deployment.judge(d.line)
+	}
+	v := d.ledger.view()
+	return fmt.Sprintf("ok: %d leaders, tokens strictly rising, %d stale writes refused, %.1f s",
+		len(v.terms()), len(v.refused), time.Since(d.line.start).Seconds()), nil
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -82,9 +96,12 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.keep {
+	switch {
+	case d.keep:
 		err = d.watch(running)
-	} else {
+	case d.deploying:
+		err = d.deploy(running)
+	default:
 		err = d.play(running)
 	}
 	if err != nil {
@@ -113,10 +130,10 @@ func (d *demo) start(ctx context.Context) (context.Context, error) {
 }
 
 func (d *demo) launch(ctx context.Context, try int) (running context.Context, err error) {
-	running, lost := context.WithCancelCause(ctx)
+	running, d.lost = context.WithCancelCause(ctx)
 	defer func() {
 		if err != nil {
-			lost(err)
+			d.lost(err)
 		}
 	}()
 	addrs, err := freeAddrs(2 * d.expect)
@@ -131,14 +148,14 @@ func (d *demo) launch(ctx context.Context, try int) (running context.Context, er
 	for i := range d.expect {
 		name := fmt.Sprintf("web-%d", i+1)
 		p, err := startProcess(processOptions{
-			name: name, addr: nodes[i], web: webs[i], dir: filepath.Join(dir, name), ledger: d.ledgerURL, join: nodes, ttl: d.ttl,
-			echo: d.echo(),
+			name: name, addr: nodes[i], web: webs[i], dir: d.dataDir(dir, name), ledger: d.ledgerURL, join: nodes, expect: d.expect, ttl: d.ttl,
+			callers: d.load(), echo: d.echo(),
 		})
 		if err != nil {
 			return nil, err
 		}
 		d.procs = append(d.procs, p)
-		go d.mourn(p, lost)
+		go d.mourn(p)
 	}
 	return running, d.awaitFirstLeader(running)
 }
@@ -153,16 +170,16 @@ func (d *demo) echo() io.Writer {
 
 // mourn waits for the end of an instance, and ends the demonstration if it was not expected. With -keep it is somebody's
 // experiment.
-func (d *demo) mourn(p *process, lost context.CancelCauseFunc) {
+func (d *demo) mourn(p *process) {
 	<-p.exited
 	switch {
 	case p.ending.Load():
 	case p.cmd.ProcessState.ExitCode() == exitAddressInUse:
-		lost(fmt.Errorf("%s: %w", p.name, errAddressTaken))
+		d.lost(fmt.Errorf("%s: %w", p.name, errAddressTaken))
 	case d.keep && p.serving.Load():
 		d.line.say(trouble, "gone", "%s: %v", p.name, p.err)
 	default:
-		lost(fmt.Errorf("%s ended by itself: %v", p.name, p.err))
+		d.lost(fmt.Errorf("%s ended by itself: %v", p.name, p.err))
 	}
 }
 

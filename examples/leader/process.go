@@ -21,11 +21,13 @@ const exitAddressInUse = 3
 
 // process is one instance as the parent sees it: a child that it can talk to by HTTP only, as to any other service.
 type process struct {
-	name   string
-	url    string
-	cmd    *exec.Cmd
-	stdin  io.Closer // closed: the child is to stop
-	output *output
+	name    string
+	url     string
+	options processOptions
+	cmd     *exec.Cmd
+	stdin   io.Closer    // closed: the child is to stop
+	output  *output      // its log
+	said    bytes.Buffer // its standard output; read after exited is closed
 
 	serving atomic.Bool   // it has been seen healthy
 	frozen  bool          // it is stopped by the parent; used by the director only
@@ -38,7 +40,9 @@ type process struct {
 type processOptions struct {
 	name, addr, web, dir, ledger string
 	join                         []string
+	expect                       int
 	ttl                          time.Duration
+	callers                      int       // that make traffic
 	echo                         io.Writer // takes the child's output, line by line; nil keeps only the tail
 }
 
@@ -48,10 +52,9 @@ func startProcess(o processOptions) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	p := &process{name: o.name, url: "http://" + o.web, exited: make(chan struct{}), output: &output{name: o.name, echo: o.echo}}
-	p.cmd = exec.Command(self, "-with-parent", "-name", o.name, "-addr", o.addr, "-join", strings.Join(o.join, ","),
-		"-dir", o.dir, "-http", o.web, "-ledger", o.ledger, "-ttl", o.ttl.String(), "-n", strconv.Itoa(len(o.join)))
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p := &process{name: o.name, url: "http://" + o.web, options: o, exited: make(chan struct{}), output: &output{name: o.name, echo: o.echo}}
+	p.cmd = exec.Command(self, o.args()...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.said, p.output
 	p.cmd.WaitDelay = time.Second // a grandchild that kept the pipe could hold Wait for ever
 	ownGroup(p.cmd)
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -65,6 +68,18 @@ func startProcess(o processOptions) (*process, error) {
 		close(p.exited)
 	}()
 	return p, nil
+}
+
+// args is the command line of an instance. One without a directory leaves at its end.
+func (o *processOptions) args() []string {
+	args := []string{
+		"-with-parent", "-name", o.name, "-addr", o.addr, "-join", strings.Join(o.join, ","), "-http", o.web, "-ledger", o.ledger,
+		"-ttl", o.ttl.String(), "-n", strconv.Itoa(o.expect), "-traffic", strconv.Itoa(o.callers),
+	}
+	if o.dir == "" {
+		return append(args, "-leave")
+	}
+	return append(args, "-dir", o.dir)
 }
 
 func (p *process) alive() bool {
@@ -99,6 +114,9 @@ func (p *process) destroy() {
 // askLimit bounds one question to a child; a stopped one does not answer.
 const askLimit = 3 * time.Second
 
+// maxAnswer is how many bytes of an answer are read.
+const maxAnswer = 1 << 20
+
 // get asks the child by HTTP. An answer that is not 200 is an error with the child's words; a nil v takes no body.
 func (p *process) get(ctx context.Context, path string, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
@@ -112,7 +130,7 @@ func (p *process) get(ctx context.Context, path string, v any) error {
 		return fmt.Errorf("ask %s: %w", p.name, err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return fmt.Errorf("ask %s for %s: %w", p.name, path, err)
 	}

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,12 +25,14 @@ type instanceOptions struct {
 	addr       string        // of the node; the lock cluster's members talk to each other here
 	join       []string      // addresses of the nodes of all instances, this one's among them
 	expect     int           // how many instances there are, 3 or 5
-	dir        string        // data directory
+	dir        string        // data directory, "" for none
 	ttl        time.Duration // session TTL
 	web        string        // address of the HTTP service
 	ledger     string        // base URL of the ledger
 	plaintext  bool          // serve addresses beyond loopback without TLS
 	withParent bool          // stop when stdin is closed
+	leaves     bool          // leave the cluster at the end, for good
+	callers    int           // that lock beside the job, as load
 }
 
 func (o instanceOptions) config(log *slog.Logger) quorumlock.Config {
@@ -52,22 +57,26 @@ type instance struct {
 	ledger  *ledgerClient
 	log     *slog.Logger
 	results results
+	traffic traffic
 }
 
 // runInstance is the life of one instance. It returns nil after a stop that was asked for by SIGTERM, SIGINT or the end of
 // ctx.
 //
 // The order of the end is that of the defers, read upwards: the campaign has returned, so no work is under way and the lock
-// is released; then the HTTP server answers what it has begun; then the node goes.
-func runInstance(ctx context.Context, o instanceOptions, log *slog.Logger) (err error) {
+// is released; then the HTTP server answers what it has begun; then the node goes. What became of the traffic is written to report.
+func runInstance(ctx context.Context, o instanceOptions, log *slog.Logger, report io.Writer) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	node, err := quorumlock.Open(ctx, o.config(log))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeNode(node, log)) }()
-	s := &instance{name: o.name, node: node, ledger: newLedgerClient(o.ledger, o.name), log: log}
+	defer func() { err = errors.Join(err, endNode(node, o.leaves, log)) }()
+	s := &instance{
+		name: o.name, node: node, ledger: newLedgerClient(o.ledger, o.name), log: log,
+		traffic: traffic{node: node, instance: o.name, callers: o.callers},
+	}
 	web, err := s.startWeb(o.web)
 	if err != nil {
 		return err
@@ -85,8 +94,20 @@ func runInstance(ctx context.Context, o instanceOptions, log *slog.Logger) (err 
 		return whyEnded(ctx, err)
 	}
 	web.ready.Store(true)
-	s.campaign(ctx, web.url)
-	return whyEnded(ctx, nil)
+	err = s.work(ctx, web.url, report)
+	return whyEnded(ctx, err)
+}
+
+// work does the job, and makes the traffic if that is asked for, until ctx ends.
+func (s *instance) work(ctx context.Context, url string, report io.Writer) error {
+	var work sync.WaitGroup
+	work.Go(func() { s.traffic.run(ctx) })
+	s.campaign(ctx, url)
+	work.Wait()
+	if s.traffic.callers == 0 {
+		return nil
+	}
+	return json.NewEncoder(report).Encode(s.traffic.view())
 }
 
 // campaign does the job whenever this instance is the leader, until ctx ends. The value that the leader publishes is the URL at which it serves.
@@ -120,10 +141,21 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// closeNode stops the node. When the last instances of a deployment stop together, the very last ones find no quorum to say
+// leaveBound is how long an instance tries to be taken out of the cluster.
+const leaveBound = 10 * time.Second
+
+// endNode stops the node, for a restart or for good. When the last instances of a deployment stop together, the very last ones find no quorum to say
 // good-bye to. That is no failure: what they held, the TTL frees.
-func closeNode(node *quorumlock.Node, log *slog.Logger) error {
-	err := node.Close()
+func endNode(node *quorumlock.Node, leaves bool, log *slog.Logger) error {
+	end := node.Close
+	if leaves {
+		end = func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), leaveBound)
+			defer cancel()
+			return node.Leave(ctx)
+		}
+	}
+	err := end()
 	var unanswered *quorumlock.WaitError
 	if errors.As(err, &unanswered) {
 		log.Info("stopped without an answer of the cluster", "error", err)

@@ -44,6 +44,7 @@ func (s *instance) startWeb(addr string) (*web, error) {
 	mux.HandleFunc("GET /leader", s.leader)
 	mux.HandleFunc("GET /members", s.members)
 	mux.HandleFunc("GET /results", s.ownResults)
+	mux.HandleFunc("GET /traffic", s.ownTraffic)
 	w.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		if err := w.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
@@ -103,6 +104,11 @@ func (s *instance) members(rw http.ResponseWriter, r *http.Request) {
 // ownResults tells what this instance knows of its own terms as leader.
 func (s *instance) ownResults(rw http.ResponseWriter, _ *http.Request) {
 	writeJSON(rw, http.StatusOK, s.results.list())
+}
+
+// ownTraffic tells what became of this instance's calls.
+func (s *instance) ownTraffic(rw http.ResponseWriter, _ *http.Request) {
+	writeJSON(rw, http.StatusOK, s.traffic.view())
 }
 
 func writeJSON(rw http.ResponseWriter, status int, v any) {

@@ -1,0 +1,46 @@
+package scenario_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorumlocktest"
+)
+
+// All instances leave at once, as when a deployment is scaled to nothing: each is taken out by those that are left, and the last one only closes. It may have
+// begun to leave while there were others to hand over to, and must not wait for them until its bound.
+func TestAllLeaveAtOnce(t *testing.T) {
+	for name, opts := range map[string][]quorumlocktest.Option{"in memory": {quorumlocktest.InMemory()}, "with disks": nil} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				for _, size := range []int{2, 3, 5} {
+					c := quorumlocktest.New(t, size, opts...)
+					lockIn(t, c.Node(size-1), "k", 10*time.Second)
+					leaveTogether(t, c)
+				}
+			})
+		})
+	}
+}
+
+// togetherBound is what each may take: it waits for a leader that has got to know its members, at most once for each that leads before it.
+const togetherBound = 20 * time.Second
+
+func leaveTogether(t *testing.T, c *quorumlocktest.Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*togetherBound)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range c.Size() {
+		all.Go(func() {
+			endsIn(t, "leave", togetherBound, func() {
+				if err := c.Leave(ctx, i); err != nil {
+					t.Errorf("instance %d of %d: %v", i, c.Size(), err)
+				}
+			})
+		})
+	}
+	all.Wait()
+}
