@@ -101,6 +101,7 @@ func TestBadConfig(t *testing.T) {
 		"long":     {Prefix: strings.Repeat("x", 129)},
 		"replicas": {Replicas: -1},
 		"timeout":  {ReplicaTimeout: time.Microsecond},
+		"attempts": {Attempts: -1},
 	} {
 		if _, err := redisfence.New(client, cfg); !errors.Is(err, fence.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -123,6 +124,7 @@ func TestDamagedFence(t *testing.T) {
 		"no number":        func() error { return c.HSet(ctx, key, "token", "1e3").Err() },
 		"a leading zero":   func() error { return c.HSet(ctx, key, "token", "042").Err() },
 		"too many digits":  func() error { return c.HSet(ctx, key, "token", strings.Repeat("9", 20)).Err() },
+		"beyond an int64":  func() error { return c.HSet(ctx, key, "token", "9223372036854775808").Err() },
 		"a negative token": func() error { return c.HSet(ctx, key, "token", "-1").Err() },
 	} {
 		must(t, c.FlushAll(ctx).Err())
@@ -132,6 +134,9 @@ func TestDamagedFence(t *testing.T) {
 		var bad *redisfence.DamagedError
 		if !errors.As(err, &bad) || !errors.Is(err, redisfence.ErrDamaged) || bad.Key != key {
 			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := f.Last(ctx, resource); !errors.Is(err, redisfence.ErrDamaged) {
+			t.Errorf("%s: to a reader: %v", name, err)
 		}
 		holds(t, c, "x")
 	}
