@@ -112,6 +112,19 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
+func TestNoClient(t *testing.T) {
+	for _, client := range []redisfence.Client{goredis.New(nil), goredis.NewCluster(nil)} {
+		f, err := redisfence.New(client, redisfence.Config{})
+		must(t, err)
+		if _, err := f.Do(under(t, 1), resource, set("x")); !errors.Is(err, fence.ErrInvalid) || errors.Is(err, fence.ErrUnknownOutcome) {
+			t.Errorf("a write: %v", err)
+		}
+		if _, err := f.Last(background(t), resource); !errors.Is(err, fence.ErrInvalid) {
+			t.Errorf("a look: %v", err)
+		}
+	}
+}
+
 // A fence that somebody else has written to is not guessed at.
 func TestDamagedFence(t *testing.T) {
 	c, f := start(t)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/quorumlock/quorumlock/fence"
 )
 
 // lostError is what a Client says when no answer came.
@@ -19,6 +21,8 @@ func again(err error) bool {
 	var lost *lostError
 	var refused *ServerError
 	switch {
+	case errors.Is(err, fence.ErrInvalid): // a client that is none
+		return false
 	case errors.As(err, &lost):
 		return true
 	case errors.As(err, &refused):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/fence/redisfence"
 )
 
@@ -23,14 +24,22 @@ type Client struct {
 
 var _ redisfence.Client = (*Client)(nil)
 
-// New gives the Client of a server, or of the primary that a failover client follows.
+// New gives the Client of a server, or of the primary that a failover client follows. With nil each call fails with a
+// *fence.FieldError.
 func New(client *redis.Client) *Client {
+	if client == nil {
+		return &Client{}
+	}
 	return &Client{one: client, node: func(context.Context, string) (*redis.Client, error) { return client, nil }}
 }
 
 // NewCluster gives the Client of a Redis Cluster. With Config.Replicas, a write whose slot has moved since the client last
 // looked fails with a *redisfence.ServerError (MOVED); nothing was written then, and the next one finds the new place.
+// With nil each call fails with a *fence.FieldError.
 func NewCluster(client *redis.ClusterClient) *Client {
+	if client == nil {
+		return &Client{}
+	}
 	node := func(ctx context.Context, key string) (*redis.Client, error) {
 		return client.MasterForKey(ctx, key)
 	}
@@ -39,6 +48,9 @@ func NewCluster(client *redis.ClusterClient) *Client {
 
 // Do is redisfence.Client.Do.
 func (c *Client) Do(ctx context.Context, key string, commands ...[]any) ([]any, error) {
+	if c.one == nil {
+		return nil, fmt.Errorf("%w: %w", redisfence.ErrUnsent, &fence.FieldError{Field: "client", Problem: "must not be nil"})
+	}
 	sent, err := c.send(ctx, key, commands)
 	if err != nil {
 		return nil, err
