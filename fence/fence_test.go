@@ -105,6 +105,17 @@ func TestContextCarriesGrants(t *testing.T) {
 	}
 }
 
+// What a context carries is not the caller's to change any more: a stale holder's context cannot become its successor's.
+func TestContextKeepsItsGrants(t *testing.T) {
+	given := []fence.Grant{{Cluster: "c", Lock: "l", Token: 41}}
+	ctx := fence.NewContext(context.Background(), given...)
+	given[0].Token = 42
+	fence.Grants(ctx)[0].Token = 43
+	if g, err := fence.FromContext(ctx, "r"); err != nil || g.Token != 41 {
+		t.Errorf("%v, %v", g, err)
+	}
+}
+
 func TestEnviron(t *testing.T) {
 	want := fence.Grant{Cluster: "c1", Lock: "jobs/nightly = 1", Token: 1<<53 - 1}
 	env := map[string]string{}

@@ -82,7 +82,7 @@ type grantsKey struct{}
 //
 // Contexts of a hold carry its grants already; NewContext is for grants that came over a wire of one's own.
 func NewContext(ctx context.Context, grants ...Grant) context.Context {
-	return context.WithValue(ctx, grantsKey{}, grants)
+	return context.WithValue(ctx, grantsKey{}, slices.Clone(grants))
 }
 
 // Grants gives all grants that ctx carries, for those who pass them on over a wire. Checkers ask FromContext.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -23,16 +24,27 @@ import (
 // begin again, with the same grant, as [Tx] does. A transaction may claim several resources; if all writers do so in one
 // order they do not deadlock. Going back to a savepoint from before the claim takes the claim back too.
 //
+// Within the function of a Tx give it that function's ctx: a Tx of the same resource further in is then refused. Of a
+// transaction that the caller began no context tells, so there a Tx of a resource that it has claimed waits for it until ctx
+// ends.
+//
 // ctx bounds the wait for the row.
 func Claim(ctx context.Context, tx *sql.Tx, resource string, opts ...Option) error {
+	if tx == nil {
+		return &fence.FieldError{Field: "tx", Problem: "must not be nil"}
+	}
+	t := enclosing(ctx).of(tx)
 	c, err := configure(opts)
 	if err == nil {
 		err = c.claim(ctx, tx, resource)
 	}
 	if err != nil {
+		t.refuse()
 		_ = tx.Rollback() // of the two errors the first is the reason
+		return err
 	}
-	return err
+	t.claimed(resource)
+	return nil
 }
 
 func (c config) claim(ctx context.Context, tx *sql.Tx, resource string) error {
@@ -102,9 +114,8 @@ func literal(s string) string {
 // refusal tells why a claim touched no row. The refused claim holds the lock of the row all the same, so what is read here is
 // what it was judged by.
 func (c config) refusal(ctx context.Context, tx *sql.Tx, resource string, g fence.Grant) error {
-	var last fence.Grant
-	row := tx.QueryRowContext(ctx, "SELECT cluster, lock, token FROM "+c.name()+" WHERE resource = $1", resource)
-	if err := row.Scan(&last.Cluster, &last.Lock, &last.Token); err != nil {
+	last, err := c.accepted(ctx, tx, resource)
+	if err != nil {
 		return claiming(ctx, resource, fmt.Errorf("refused, but why could not be read: %w", err))
 	}
 	if err := fence.Judge(resource, last, g); err != nil {
@@ -112,4 +123,24 @@ func (c config) refusal(ctx context.Context, tx *sql.Tx, resource string, g fenc
 	}
 	return claiming(ctx, resource,
 		fmt.Errorf("no row was written under a grant that is good: is there a rule or a trigger of somebody else on %s?", c.name()))
+}
+
+// accepted is the grant that the resource's row keeps. Its texts come as hexadecimal digits of their UTF-8: not every driver
+// asks the server to translate from the encoding of the database.
+func (c config) accepted(ctx context.Context, tx *sql.Tx, resource string) (g fence.Grant, err error) {
+	var cluster, lock string
+	query := "SELECT encode(convert_to(cluster, 'UTF8'), 'hex'), encode(convert_to(lock, 'UTF8'), 'hex'), token FROM " +
+		c.name() + " WHERE resource = " + literal(resource)
+	if err := ask(ctx, tx, query, &cluster, &lock, &g.Token); err != nil {
+		return g, err
+	}
+	var errs [2]error
+	g.Cluster, errs[0] = unhex(cluster)
+	g.Lock, errs[1] = unhex(lock)
+	return g, errors.Join(errs[:]...)
+}
+
+func unhex(digits string) (string, error) {
+	text, err := hex.DecodeString(digits)
+	return string(text), err
 }

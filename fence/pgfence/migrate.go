@@ -24,15 +24,27 @@ func Schema(opts ...Option) (string, error) {
 	return c.ddl(), nil
 }
 
-func (c config) ddl() string {
-	return strings.NewReplacer(`"`+DefaultTable+`"`, c.name(), `"`+DefaultTable+`_keep"`, c.function()).Replace(schema)
+func (c config) ddl() string { return c.naming(schema) }
+
+// guards is the schema without its first paragraph, which creates the table: for a table that is there.
+func (c config) guards() string {
+	_, rest, _ := strings.Cut(schema, "\n\n")
+	return c.naming(rest)
+}
+
+// naming puts the names of the table and of its function in the place of those in schema.sql.
+func (c config) naming(text string) string {
+	return strings.NewReplacer(`"`+DefaultTable+`"`, c.name(), `"`+DefaultTable+`_keep"`, c.function()).Replace(text)
 }
 
 // Migrate makes the table of accepted grants, and the triggers by which the database refuses to lower or to forget one. Where
 // all that is there it changes nothing, takes no lock that a writer would notice, and needs no right to create anything. Any
 // number of instances may migrate at the same time.
 //
-// A table of that name with other columns is a *fence.FieldError. ctx bounds the whole call, and without an error there is a table.
+// The table is the one that claims find, in whatever schema of the search_path it lies; it is made, in the first one, only if
+// there is none. One that would not keep what it has accepted is a *fence.FieldError: with other columns, without the collation
+// "C" that tells each name from every other, UNLOGGED or temporary, a view, partitioned or with heirs. ctx bounds the whole call,
+// and without an error there is a table.
 func Migrate(ctx context.Context, db *sql.DB, opts ...Option) error {
 	c, err := configure(opts)
 	if err != nil {
@@ -65,52 +77,47 @@ func (c config) migrating(err error) error {
 const turn = "SELECT pg_advisory_xact_lock(7163384653291225447)"
 
 func (c config) migrate(ctx context.Context, tx *sql.Tx) error {
-	if done, err := c.migrated(ctx, tx); done || err != nil {
+	if found, err := c.look(ctx, tx); err != nil || found.complete() {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, turn); err != nil {
 		return err
 	}
-	if done, err := c.migrated(ctx, tx); done || err != nil { // another one may have
+	found, err := c.look(ctx, tx) // another one may have
+	if err != nil || found.complete() {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, c.ddl()); err != nil {
+	// What is found stays found: by the names of the options alone CREATE would look into the first schema of the search_path
+	// only, and make an empty table there that hides the one further on, with all it has accepted.
+	text := c.ddl()
+	if found.there {
+		c.schema = found.schema
+		text = c.guards()
+	}
+	if _, err := tx.ExecContext(ctx, text); err != nil {
 		return err
 	}
-	done, err := c.migrated(ctx, tx)
-	if err == nil && !done {
+	found, err = c.look(ctx, tx)
+	if err == nil && !found.complete() {
 		err = errors.New("the table is not what it was made to be")
 	}
 	return err
 }
 
-// form tells of a table: how many of the columns it has, whether it has their key, and how many of the triggers are enabled always.
-const form = `
-SELECT t.oid IS NOT NULL,
-  (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = t.oid AND a.attnotnull AND (a.attname, a.atttypid) IN (
-    ('resource', 'text'::regtype), ('cluster', 'text'::regtype), ('lock', 'text'::regtype),
-    ('token', 'int8'::regtype), ('accepted_at', 'timestamptz'::regtype))),
-  EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = t.oid AND a.attname = 'resource'
-    WHERE i.indrelid = t.oid AND i.indisprimary AND i.indkey::text = a.attnum::text),
-  (SELECT count(*) FROM pg_trigger g WHERE g.tgrelid = t.oid AND g.tgenabled = 'A' AND
-    g.tgname IN ('quorumlock_keep_grant', 'quorumlock_keep_row', 'quorumlock_keep_rows'))
-FROM (SELECT to_regclass($1)::oid AS oid) t`
-
-const (
-	columns  = 5
-	triggers = 3
-)
-
-// migrated reports whether there is nothing left to do. That the table is another one is a *fence.FieldError: triggers that
-// forbid a DELETE are not put on the table of somebody else.
-func (c config) migrated(ctx context.Context, tx *sql.Tx) (bool, error) {
-	var there, keyed bool
-	var hasColumns, hasTriggers int
-	if err := tx.QueryRowContext(ctx, form, c.name()).Scan(&there, &hasColumns, &keyed, &hasTriggers); err != nil {
-		return false, err
+// look finds the table that claims find. That it would not do is a *fence.FieldError: triggers that forbid a DELETE are not put
+// on the table of somebody else.
+func (c config) look(ctx context.Context, tx *sql.Tx) (table, error) {
+	var t table
+	var schema string
+	err := ask(ctx, tx, c.form(), &t.there, &schema, &t.kind, &t.persistence, &t.related, &t.columns, &t.collated, &t.keyed, &t.triggers)
+	if err != nil {
+		return t, err
 	}
-	if there && (hasColumns != columns || !keyed) {
-		return false, &fence.FieldError{Field: "Table", Value: c.name(), Problem: "is there already, with other columns"}
+	if t.schema, err = unhex(schema); err != nil {
+		return t, err
 	}
-	return there && hasTriggers == triggers, nil
+	if problem := t.problem(); t.there && problem != "" {
+		return t, &fence.FieldError{Field: "Table", Value: c.name(), Problem: problem}
+	}
+	return t, nil
 }

@@ -25,7 +25,8 @@ type config struct {
 }
 
 // Table names the table of accepted grants: "name", found by the session's search_path, or "schema.name". Letter case counts.
-// All writers of a resource have to name the same table; where their search_path may differ, name the schema too.
+// All writers of a resource have to name the same table; where their search_path may differ, name the schema too. Without one, a
+// temporary table of that name takes the fence's place in its session.
 func Table(name string) Option {
 	return func(c *config) {
 		c.schema, c.table = "", name
@@ -46,10 +47,15 @@ func Isolation(level sql.IsolationLevel) Option {
 
 func configure(opts []Option) (config, error) {
 	c := config{table: DefaultTable}
-	for _, opt := range opts {
+	var missing error
+	for i, opt := range opts {
+		if opt == nil {
+			missing = errors.Join(missing, &fence.FieldError{Field: fmt.Sprintf("opts[%d]", i), Problem: "must not be nil"})
+			continue
+		}
 		opt(&c)
 	}
-	return c, errors.Join(c.checkNames(), c.checkIsolation())
+	return c, errors.Join(missing, c.checkNames(), c.checkIsolation())
 }
 
 // maxTable leaves room for what is appended to the name of a table for its function: PostgreSQL cuts names at 63 bytes, and
@@ -104,9 +110,12 @@ func (c config) name() string { return c.qualified("") }
 func (c config) function() string { return c.qualified("_keep") }
 
 func (c config) qualified(suffix string) string {
-	name := `"` + c.table + suffix + `"`
+	name := quoted(c.table + suffix)
 	if c.schema != "" {
-		name = `"` + c.schema + `".` + name
+		name = quoted(c.schema) + "." + name
 	}
 	return name
 }
+
+// quoted is a name as SQL. Options have no quotes in theirs; the schema that a table is found in may.
+func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -17,7 +17,16 @@ import (
 // A transaction that the server rolls back as a serialization failure or a deadlock (SQLSTATE 40001, 40P01) runs again, with
 // the same grant, after a growing pause, until ctx ends. So fn may run several times: it has no effect outside the
 // transaction, and it returns the errors of its statements (wrapped at will), for one that it keeps to itself makes the
-// commit fail. It neither commits nor rolls back. If fn panics the transaction is rolled back and the panic goes on.
+// commit fail. If fn panics the transaction is rolled back and the panic goes on.
+//
+// fn neither commits nor rolls back. Where it does so by the transaction's methods the error is an *UnknownOutcomeError, unless
+// ctx has ended by then too, at which database/sql rolls back. What it does by statements Tx does not see: after a ROLLBACK, COMMIT
+// or PREPARE TRANSACTION of its own the claim is gone, nothing fences the statements that follow, and with pgx Tx returns nil
+// whatever became of the work. To look before each commit would cost every transaction a round trip.
+//
+// A Tx within fn is a transaction of its own, on another connection. One of a resource that fn's is waiting with is refused with a
+// *fence.FieldError. Of several resources the Tx nest in one order everywhere, or one Tx claims them all, which is better: a
+// deadlock among transactions of one program is none that PostgreSQL sees, so it lasts until ctx ends.
 //
 // fn's context carries the transaction, see [TxFrom]. ctx bounds everything, as far as the driver obeys it: from a server that
 // stands still pgx returns when ctx ends, lib/pq when the server goes on or the connection is given up. With the context of a
@@ -50,9 +59,8 @@ func (c config) run(
 	if _, err := shown(ctx, resource); err != nil { // before a connection is taken
 		return err
 	}
-	if t, ok := ctx.Value(txKey{}).(transaction); ok && t.db == db && t.resource == resource {
-		const problem = "is claimed by the transaction in the context, which would be waited for: use that one"
-		return &fence.FieldError{Field: "resource", Value: resource, Problem: problem}
+	if err := checkNesting(ctx, db, resource); err != nil {
+		return err
 	}
 	for attempt := 0; ; attempt++ {
 		called, err := c.try(ctx, db, resource, fn)
@@ -74,17 +82,29 @@ func (c config) try(ctx context.Context, db *sql.DB, resource string, fn func(co
 	if err := c.claim(ctx, tx, resource); err != nil {
 		return false, err
 	}
-	if err := fn(context.WithValue(ctx, txKey{}, transaction{tx, db, resource}), tx); err != nil {
-		return true, withContext(ctx, err)
+	t := &transaction{tx: tx, db: db, parent: enclosing(ctx), resources: []string{resource}}
+	if err := fn(context.WithValue(ctx, txKey{}, t), tx); err != nil {
+		return true, t.abandon(ctx, resource, err)
 	}
-	return true, commit(ctx, tx, resource)
+	return true, t.commit(ctx, resource)
 }
 
-func commit(ctx context.Context, tx *sql.Tx, resource string) error {
+// abandon rolls back what a function has given up with err. If the function has ended the transaction by itself, past its
+// promise, it may have committed.
+func (t *transaction) abandon(ctx context.Context, resource string, err error) error {
+	ended := errors.Is(t.tx.Rollback(), sql.ErrTxDone)
+	err = withContext(ctx, err)
+	if ended && ctx.Err() == nil && !t.wasRefused() {
+		return &UnknownOutcomeError{Resource: resource, Err: fmt.Errorf("%w: %w", err, errEndedByFunction)}
+	}
+	return err
+}
+
+func (t *transaction) commit(ctx context.Context, resource string) error {
 	if ctx.Err() != nil { // Commit looks too, but its answer cannot be told from a driver's
 		return fmt.Errorf("pgfence: %q: nothing was committed: %w", resource, withContext(ctx, ctx.Err()))
 	}
-	err := tx.Commit()
+	err := t.tx.Commit()
 	switch {
 	case err == nil && ctx.Err() == nil:
 		return nil
@@ -92,13 +112,17 @@ func commit(ctx context.Context, tx *sql.Tx, resource string) error {
 		// A commit that waits for a synchronous standby and is cancelled has taken effect on the primary alone, and is
 		// answered like one that is safe; pgx has closed the connection by then, lib/pq hands the answer on.
 		return &UnknownOutcomeError{Resource: resource, Err: withContext(ctx, errEndedMeanwhile)}
+	case errors.Is(err, sql.ErrTxDone) && (ctx.Err() != nil || t.wasRefused()): // database/sql rolls back at the end of ctx
+		return fmt.Errorf("pgfence: %q: the transaction had been rolled back before the commit: %w", resource, withContext(ctx, err))
 	case errors.Is(err, sql.ErrTxDone):
-		return fmt.Errorf("pgfence: %q: the transaction had been ended before the commit: %w", resource, withContext(ctx, err))
+		return &UnknownOutcomeError{Resource: resource, Err: fmt.Errorf("%w: %w", err, errEndedByFunction)}
 	case rolledBack(err):
 		return fmt.Errorf("pgfence: %q: commit: %w", resource, err)
 	}
 	return &UnknownOutcomeError{Resource: resource, Err: withContext(ctx, err)}
 }
+
+var errEndedByFunction = errors.New("the function has committed or rolled back by itself")
 
 var errEndedMeanwhile = errors.New("the context ended during the commit, which may not have been replicated")
 
@@ -117,18 +141,4 @@ func pause(ctx context.Context, attempt int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-type txKey struct{}
-
-type transaction struct {
-	tx       *sql.Tx
-	db       *sql.DB
-	resource string
-}
-
-// TxFrom gives the transaction in which a function of Tx or of Store.Do runs, from the context it was called with.
-func TxFrom(ctx context.Context) (*sql.Tx, bool) {
-	t, ok := ctx.Value(txKey{}).(transaction)
-	return t.tx, ok
 }

@@ -2,7 +2,6 @@ package redisfence
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -31,25 +30,27 @@ const (
 	maxArgs     = 1000
 )
 
-// encode gives the commands in the form that the script reads, and the keys they name.
-func encode(commands []Command, prefix string) (args []any, keys []string, err error) {
+// encode gives the commands in the form that the script reads, and the keys they name, each once.
+func encode(commands []Command, prefix string) (words, keys []any, err error) {
 	if len(commands) > maxCommands {
 		return nil, nil, &fence.FieldError{Field: "commands", Problem: fmt.Sprintf("are %d, %d are allowed", len(commands), maxCommands)}
 	}
-	args = []any{len(commands)}
+	words = []any{len(commands)}
+	seen := make(map[string]bool)
 	for i, c := range commands {
-		words, named, err := c.encode(prefix)
+		command, named, err := c.encode(prefix)
 		if err != nil {
 			return nil, nil, &fence.FieldError{Field: fmt.Sprintf("commands[%d]", i), Value: c.name, Problem: err.Error()}
 		}
-		args = append(append(args, len(words)), words...)
+		words = append(append(words, len(command)), command...)
 		for _, key := range named {
-			if !slices.Contains(keys, key) {
+			if !seen[key] {
+				seen[key] = true
 				keys = append(keys, key)
 			}
 		}
 	}
-	return args, keys, nil
+	return words, keys, nil
 }
 
 func (c Command) encode(prefix string) (words []any, keys []string, err error) {

@@ -101,6 +101,7 @@ func TestBadConfig(t *testing.T) {
 		"long":     {Prefix: strings.Repeat("x", 129)},
 		"replicas": {Replicas: -1},
 		"timeout":  {ReplicaTimeout: time.Microsecond},
+		"attempts": {Attempts: -1},
 	} {
 		if _, err := redisfence.New(client, cfg); !errors.Is(err, fence.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -108,6 +109,19 @@ func TestBadConfig(t *testing.T) {
 	}
 	if _, err := redisfence.New(nil, redisfence.Config{}); !errors.Is(err, fence.ErrInvalid) {
 		t.Errorf("no client: %v", err)
+	}
+}
+
+func TestNoClient(t *testing.T) {
+	for _, client := range []redisfence.Client{goredis.New(nil), goredis.NewCluster(nil)} {
+		f, err := redisfence.New(client, redisfence.Config{})
+		must(t, err)
+		if _, err := f.Do(under(t, 1), resource, set("x")); !errors.Is(err, fence.ErrInvalid) || errors.Is(err, fence.ErrUnknownOutcome) {
+			t.Errorf("a write: %v", err)
+		}
+		if _, err := f.Last(background(t), resource); !errors.Is(err, fence.ErrInvalid) {
+			t.Errorf("a look: %v", err)
+		}
 	}
 }
 
@@ -123,6 +137,7 @@ func TestDamagedFence(t *testing.T) {
 		"no number":        func() error { return c.HSet(ctx, key, "token", "1e3").Err() },
 		"a leading zero":   func() error { return c.HSet(ctx, key, "token", "042").Err() },
 		"too many digits":  func() error { return c.HSet(ctx, key, "token", strings.Repeat("9", 20)).Err() },
+		"beyond an int64":  func() error { return c.HSet(ctx, key, "token", "9223372036854775808").Err() },
 		"a negative token": func() error { return c.HSet(ctx, key, "token", "-1").Err() },
 	} {
 		must(t, c.FlushAll(ctx).Err())
@@ -132,6 +147,9 @@ func TestDamagedFence(t *testing.T) {
 		var bad *redisfence.DamagedError
 		if !errors.As(err, &bad) || !errors.Is(err, redisfence.ErrDamaged) || bad.Key != key {
 			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := f.Last(ctx, resource); !errors.Is(err, redisfence.ErrDamaged) {
+			t.Errorf("%s: to a reader: %v", name, err)
 		}
 		holds(t, c, "x")
 	}

@@ -25,9 +25,18 @@
 // # What is guaranteed
 //
 // As long as the memory of the server that has the key does not go back: a write under a lower token than the resource has
-// accepted never takes effect, and a request that the client or the network repeats takes effect once, if fewer than 16 other
-// writes came in between.
+// accepted never takes effect, and a write that is repeated for want of an answer takes effect once. A repetition is recognised if
+// fewer than 16 other writes came in between. After more of them it is not run, and the outcome is unknown (UncertainError). Only a
+// first copy that a network holds back until then could be run a second time.
+//
+// With a Client of one's own this holds if it does not repeat by itself.
 //
 // Redis does not roll back. When a command fails (by a wrong type, for one), those before it have taken effect and those behind
 // it have not run: [CommandError].
+//
+// # Rights
+//
+// Where access is by ACL, a writer needs EVALSHA, EVAL, HMGET, EXISTS, HSET and PERSIST on keys with Config.Prefix, the commands of
+// its writes on theirs, WAIT with Config.Replicas, and INFO for the check against eviction, which is left out without it. A right
+// that is missing is a *ServerError before anything is written, or a *CommandError if it is that of a command.
 package redisfence

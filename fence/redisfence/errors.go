@@ -24,7 +24,7 @@ var (
 )
 
 // UncertainError is a write that was sent and got no answer, or none that tells. It matches ErrUncertain, fence.ErrUnknownOutcome,
-// and what Err matches.
+// and what Err matches. That may be a refusal: ask for the unknown outcome first.
 type UncertainError struct {
 	Resource string
 	Err      error

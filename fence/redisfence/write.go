@@ -27,21 +27,34 @@ type write struct {
 	resource string
 	grant    fence.Grant
 	commands []Command
+	keys     []any // of the fence and of the commands
+	words    []any // of the commands, as the script reads them
+	id       string
+
+	doubt error // why nobody knows what became of an attempt before, nil if everybody does
 }
 
-func (w *write) run(ctx context.Context, keys []string, commands []any) ([]any, error) {
-	key := w.fence.key(w.resource)
-	args := []any{len(keys) + 1, key}
-	for _, k := range keys {
-		args = append(args, k)
+// run sends the write until an answer comes. It is this package that repeats, and not the client: after a request that may have run
+// without an answer, what the next one is told does not tell what became of the write, unless it is the write's own result.
+func (w *write) run(ctx context.Context) ([]any, error) {
+	for attempt := 1; ; attempt++ {
+		answers, err := w.attempt(ctx)
+		if attempt == w.fence.cfg.Attempts || !again(err) {
+			return answers, w.known(err)
+		}
+		var lost *lostError
+		if errors.As(err, &lost) && !errors.Is(err, ErrUnsent) {
+			w.doubt = err
+		}
+		if ended := pause(ctx, attempt); ended != nil {
+			return nil, w.known(fmt.Errorf("%w: %w", ended, err))
+		}
 	}
-	strict := "1"
-	if w.fence.cfg.AllowEviction {
-		strict = "0"
-	}
-	args = append(args, w.grant.Cluster, w.grant.Lock, w.grant.Token.String(), newID(), strict)
-	args = append(args, commands...)
-	replies, err := w.eval(ctx, key, args)
+}
+
+// attempt sends the write once.
+func (w *write) attempt(ctx context.Context) ([]any, error) {
+	replies, err := w.eval(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,25 +65,63 @@ func (w *write) run(ctx context.Context, keys []string, commands []any) ([]any, 
 	return answers, w.replicated(replies[1])
 }
 
+// known gives the error of the whole write from that of its last attempt. What tells of commands that ran is certain; a refusal
+// is only if no attempt before it can have been accepted.
+func (w *write) known(err error) error {
+	var lost *lostError
+	var uncertain *UncertainError
+	switch {
+	case err == nil, errors.Is(err, ErrCommand), errors.Is(err, ErrUnreplicated):
+		return err
+	case w.doubt == nil && errors.Is(err, ErrUnsent):
+		return fmt.Errorf("%s: nothing was written: %w", w.resource, err)
+	case w.doubt == nil && !errors.As(err, &lost):
+		return err
+	}
+	if errors.As(err, &uncertain) {
+		err = uncertain.Err
+	}
+	if w.doubt != nil && !errors.Is(err, w.doubt) {
+		err = errors.Join(err, w.doubt)
+	}
+	return &UncertainError{Resource: w.resource, Err: err}
+}
+
+// args is what the script is called with.
+func (w *write) args() []any {
+	args := append([]any{len(w.keys)}, w.keys...)
+	args = append(args, w.grant.Cluster, w.grant.Lock, w.grant.Token.String(), w.id,
+		flag(!w.fence.cfg.AllowEviction), flag(w.doubt != nil))
+	return append(args, w.words...)
+}
+
+func flag(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
+}
+
 // eval runs the script, by its name or, on a server that does not know it yet, by its text. WAIT goes along on the same
 // connection, since it waits for the writes of its own.
-func (w *write) eval(ctx context.Context, key string, args []any) ([]any, error) {
-	replies, err := w.send(ctx, key, append([]any{"EVALSHA", digest}, args...))
+func (w *write) eval(ctx context.Context) ([]any, error) {
+	args := w.args()
+	replies, err := w.send(ctx, append([]any{"EVALSHA", digest}, args...))
 	var refused *ServerError
 	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "NOSCRIPT") {
-		return w.send(ctx, key, append([]any{"EVAL", script}, args...))
+		return w.send(ctx, append([]any{"EVAL", script}, args...))
 	}
 	return replies, err
 }
 
-func (w *write) send(ctx context.Context, key string, command []any) ([]any, error) {
+func (w *write) send(ctx context.Context, command []any) ([]any, error) {
 	commands := [][]any{command}
 	if n := w.fence.cfg.Replicas; n > 0 {
 		commands = append(commands, []any{"WAIT", n, w.fence.cfg.ReplicaTimeout.Milliseconds()})
 	}
-	replies, err := w.fence.client.Do(ctx, key, commands...)
+	replies, err := w.fence.client.Do(ctx, w.fence.key(w.resource), commands...)
 	if err != nil {
-		return nil, &UncertainError{Resource: w.resource, Err: err}
+		return nil, &lostError{err}
 	}
 	if len(replies) != len(commands) {
 		return nil, &UncertainError{Resource: w.resource, Err: fmt.Errorf("%d replies to %d commands", len(replies), len(commands))}
@@ -100,6 +151,8 @@ func (w *write) verdict(reply any) ([]any, error) {
 		}
 	case "repeated":
 		return nil, nil
+	case "forgotten":
+		return nil, &UncertainError{Resource: w.resource, Err: errForgotten}
 	case "stale":
 		if highest, err := fence.ParseToken(detail(1)); err == nil {
 			return nil, &fence.StaleTokenError{Resource: w.resource, Token: w.grant.Token, Highest: highest}
@@ -118,6 +171,8 @@ func (w *write) verdict(reply any) ([]any, error) {
 	return nil, &UncertainError{Resource: w.resource, Err: fmt.Errorf("the script answered %.80v", reply)}
 }
 
+var errForgotten = errors.New("the fence has forgotten which writes it has seen since")
+
 // replicated reads the reply of WAIT.
 func (w *write) replicated(reply any) error {
 	got, ok := reply.(int64)
@@ -128,21 +183,6 @@ func (w *write) replicated(reply any) error {
 		return &ReplicationError{Resource: w.resource, Wanted: w.fence.cfg.Replicas, Got: int(got), After: w.fence.cfg.ReplicaTimeout}
 	}
 	return nil
-}
-
-// list reads the first reply as a list of n.
-func list(replies []any, n int) ([]any, error) {
-	if len(replies) != 1 {
-		return nil, fmt.Errorf("%d replies to one command", len(replies))
-	}
-	if refused, ok := replies[0].(*ServerError); ok {
-		return nil, refused
-	}
-	fields, _ := replies[0].([]any)
-	if len(fields) != n {
-		return nil, fmt.Errorf("%d fields instead of %d", len(fields), n)
-	}
-	return fields, nil
 }
 
 func text(v any) string {

@@ -12,8 +12,8 @@ import (
 // match ErrRepeated, whatever else it matches, because the first copy may have made the second one fail.
 type Store interface {
 	// Get reads a whole object and its ETag, verbatim. The error matches ErrNotFound if there is no such object, and
-	// ErrTooLarge if it has more than limit bytes. It must see every write that was answered before, and give the ETag of the
-	// very body it gives.
+	// ErrTooLarge if it has more than limit bytes. A body that was cut on the way, or may have been since nothing told its length,
+	// is an error too. It must see every write that was answered before, and give the ETag of the very body it gives.
 	Get(ctx context.Context, key string, limit int64) (body []byte, etag string, err error)
 	// Create writes an object if there is none: PutObject with "If-None-Match: *". The error matches ErrConflict if there is
 	// one (412), or might be (409 ConditionalRequestConflict).

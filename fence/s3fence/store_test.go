@@ -19,6 +19,8 @@ type scripted struct {
 
 	// put decides what happens to the n-th write, counted from 1; nil means that it happens.
 	put func(n int) fault
+	// overtake runs before a write that is overtaken, without the lock.
+	overtake func()
 	// beforeGet runs before each read, without the lock.
 	beforeGet func()
 }
@@ -32,6 +34,8 @@ const (
 	delayed          // it arrives later, when deliver is called
 	repeated         // it takes effect without an answer, and the client sends it again
 	busy             // 409, though nothing has changed
+	late             // it arrives when deliver is called; the client sends it again, which is answered by 409
+	overtaken        // overtake runs before it arrives
 )
 
 var errWire = errors.New("connection reset")
@@ -113,6 +117,16 @@ func (s *scripted) send(ctx context.Context, apply func() bool) error {
 		}
 	case busy:
 		return ErrConflict
+	case late:
+		s.late = append(s.late, func() { apply() })
+		return errors.Join(ErrConflict, ErrRepeated)
+	case overtaken:
+		s.mu.Unlock()
+		s.overtake()
+		s.mu.Lock()
+		if !apply() {
+			return ErrConflict
+		}
 	default:
 		if !apply() {
 			return ErrConflict

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mrand "math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
@@ -16,17 +17,25 @@ type Edit struct {
 	payload []byte
 	exists  bool
 	changed bool
+	owned   bool // payload is the edit's own memory
 }
 
-// Payload is the resource's payload as it stands, with what Set has done; nil if there is none. It may be changed in place by
-// who then calls Set.
-func (e *Edit) Payload() []byte { return e.payload }
+// Payload is the resource's payload as it stands, with what Set has done; nil if there is none. It is a copy: what is changed in it
+// is written only by Set.
+func (e *Edit) Payload() []byte {
+	if !e.owned {
+		e.payload, e.owned = slices.Clone(e.payload), true
+	}
+	return e.payload
+}
 
 // Exists tells whether there is a payload; it may be empty.
 func (e *Edit) Exists() bool { return e.exists }
 
 // Set makes payload the resource's payload. It is read until Update returns.
-func (e *Edit) Set(payload []byte) { e.payload, e.exists, e.changed = payload, true, true }
+func (e *Edit) Set(payload []byte) {
+	e.payload, e.exists, e.changed, e.owned = payload, true, true, true
+}
 
 // Delete takes the payload away.
 func (e *Edit) Delete() {
@@ -87,12 +96,28 @@ type update struct {
 type sent struct {
 	base string // nonce of the object it was to replace
 	err  error
+	// doubt is the first error, of this attempt or one before it on the same object, that does not exclude that the attempt took
+	// effect; nil if all do. A later answer settles nothing about an earlier request.
+	doubt error
+}
+
+// attempted notes an attempt that failed. Another one is made while the former is undecided only on the object that this one was
+// to replace, so what settles one of them settles both.
+func (u *update) attempted(base string, err error) {
+	s := &sent{base: base, err: err}
+	if u.sent != nil {
+		s.doubt = u.sent.doubt
+	}
+	if s.doubt == nil && !definite(err) {
+		s.doubt = err
+	}
+	u.sent = s
 }
 
 // definite tells whether the answer excludes that the attempt took effect. A client that sent the request twice may have been
 // refused because of itself.
-func (s *sent) definite() bool {
-	return errors.Is(s.err, ErrConflict) && !errors.Is(s.err, ErrRepeated)
+func definite(err error) bool {
+	return errors.Is(err, ErrConflict) && !errors.Is(err, ErrRepeated)
 }
 
 // run tries until an attempt decides. One that lost the race begins again at once: somebody else's write took effect, so of
@@ -117,8 +142,10 @@ func (u *update) fail(err error) error {
 	if u.sent == nil {
 		return err
 	}
-	if !errors.Is(err, u.sent.err) {
-		err = errors.Join(err, u.sent.err)
+	for _, cause := range []error{u.sent.err, u.sent.doubt} {
+		if cause != nil && !errors.Is(err, cause) {
+			err = errors.Join(err, cause)
+		}
 	}
 	return &UncertainError{Resource: u.resource, Err: err}
 }
@@ -136,11 +163,15 @@ func (u *update) attempt(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	body, err := u.compose(now)
-	if err != nil || body == nil {
+	if err != nil {
+		return false, err
+	}
+	if body == nil { // the edit has nothing to write, this time
+		err := u.undecided()
 		return err == nil, err
 	}
 	if err := u.bucket.write(ctx, u.resource, now, body); err != nil {
-		u.sent = &sent{base: now.nonce(), err: err}
+		u.attempted(now.nonce(), err)
 		return false, nil
 	}
 	return true, nil
@@ -158,8 +189,8 @@ func (u *update) settle(ctx context.Context, now object) (done bool, err error) 
 	case refused:
 		u.sent = nil
 	case untraced:
-		if !u.sent.definite() {
-			return false, errors.Join(fence.Judge(u.resource, now.grant(), u.grant), u.sent.err)
+		if u.sent.doubt != nil {
+			return false, errors.Join(fence.Judge(u.resource, now.grant(), u.grant), u.sent.doubt)
 		}
 		u.sent = nil
 	case pending: // a conflict with a request that has not been decided (409)
@@ -172,6 +203,14 @@ func (u *update) settle(ctx context.Context, now object) (done bool, err error) 
 	return false, nil
 }
 
+// undecided is the error of a request that may still take effect, nil if there is none.
+func (u *update) undecided() error {
+	if u.sent == nil {
+		return nil
+	}
+	return u.sent.doubt
+}
+
 // compose gives the body to be written in the place of now, nil if there is nothing to write.
 func (u *update) compose(now object) ([]byte, error) {
 	e := &Edit{payload: now.payload, exists: now.exists()}
@@ -181,8 +220,12 @@ func (u *update) compose(now object) ([]byte, error) {
 	if !e.changed && now.grant() == u.grant {
 		return nil, nil
 	}
-	if len(e.payload) > u.bucket.cfg.MaxPayload {
-		problem := fmt.Sprintf("has %d bytes, %d are allowed", len(e.payload), u.bucket.cfg.MaxPayload)
+	payload := now.payload
+	if e.changed {
+		payload = e.payload
+	}
+	if len(payload) > u.bucket.cfg.MaxPayload {
+		problem := fmt.Sprintf("has %d bytes, %d are allowed", len(payload), u.bucket.cfg.MaxPayload)
 		return nil, &fence.FieldError{Field: "payload", Problem: problem}
 	}
 	env := now.successor(u.grant, u.nonce)
@@ -190,7 +233,7 @@ func (u *update) compose(now object) ([]byte, error) {
 	if e.exists {
 		env.State = present
 	}
-	return env.seal(e.payload)
+	return env.seal(payload)
 }
 
 const (

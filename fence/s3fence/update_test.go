@@ -147,6 +147,98 @@ func TestRaceLostToManyWrites(t *testing.T) {
 	}
 }
 
+// The first attempt's first copy is on its way still when its second one is refused because of it (409), so that the write is tried
+// again; then the first copy arrives, others write behind it, and the second attempt is refused too, for certain. That settles
+// nothing about the first one: where its trace is gone it may have taken effect, and it has.
+func TestDoubtOutlivesTheNextAttempt(t *testing.T) {
+	for _, token := range []fence.Token{1, 2} { // writes of the same holder, and of a successor
+		for behind := range remembered + 4 {
+			s := &scripted{}
+			b := bucketOn(t, s)
+			must(t, b.Put(under(t, 1), resource, []byte("before ")))
+			s.puts = 0
+			s.put = func(n int) fault {
+				switch n {
+				case 1:
+					return late
+				case 2:
+					return overtaken
+				}
+				return none
+			}
+			s.overtake = func() {
+				s.deliver()
+				for range behind {
+					must(t, b.Update(under(t, token), resource, add("later")))
+				}
+			}
+			err := b.Update(under(t, 1), resource, add("once"))
+			traced := behind <= remembered
+			stale := token > 1
+			if traced && err != nil {
+				t.Errorf("%d behind it: %v", behind, err)
+			}
+			if !traced && (!errors.Is(err, fence.ErrUnknownOutcome) || !errors.Is(err, ErrRepeated) || errors.Is(err, fence.ErrStaleToken) != stale) {
+				t.Errorf("%d behind it, beyond trace: %v", behind, err)
+			}
+			if got, want := payload(t, b), "before once "+strings.Repeat("later ", behind); got != want {
+				t.Errorf("%d behind it: %q, want %q", behind, got, want)
+			}
+			if s.puts != 2+behind {
+				t.Errorf("%d behind it: %d writes", behind, s.puts)
+			}
+		}
+	}
+}
+
+// An edit that has nothing to write any more, when it runs again, does not undo the request that is still on its way.
+func TestEditThatThinksBetterOfIt(t *testing.T) {
+	s := &scripted{}
+	b := bucketOn(t, s)
+	must(t, b.Put(under(t, 1), resource, []byte("before ")))
+	s.puts, s.put = 0, first(late)
+	runs := 0
+	err := b.Update(under(t, 1), resource, func(e *Edit) error {
+		if runs++; runs == 1 {
+			return add("once")(e)
+		}
+		return nil
+	})
+	if !errors.Is(err, fence.ErrUnknownOutcome) || runs != 2 {
+		t.Errorf("after %d runs: %v", runs, err)
+	}
+	s.deliver()
+	if got := payload(t, b); got != "before once " {
+		t.Errorf("%q: the request did not arrive, so this test shows nothing", got)
+	}
+}
+
+// What an edit does to the payload it was given counts by Set only, whether the grant has changed or not.
+func TestPayloadChangedInPlace(t *testing.T) {
+	b := bucketOn(t, &scripted{})
+	must(t, b.Put(under(t, 1), resource, []byte("abc")))
+	scribble := func(e *Edit) error {
+		e.Payload()[0] = 'X'
+		return nil
+	}
+	for token := fence.Token(1); token <= 2; token++ {
+		must(t, b.Update(under(t, token), resource, scribble))
+		if got := payload(t, b); got != "abc" {
+			t.Errorf("under %v: %q", token, got)
+		}
+	}
+	must(t, b.Update(under(t, 2), resource, func(e *Edit) error {
+		if err := scribble(e); err != nil {
+			return err
+		}
+		e.Set(e.Payload())
+		return nil
+	}))
+	if got := payload(t, b); got != "Xbc" {
+		t.Errorf("with Set: %q", got)
+	}
+}
+
 // A request that gets no answer and has not taken effect may still do so: that is what the error says, by the word of package
 // fence too.
 func TestDelayedRequest(t *testing.T) {
@@ -201,8 +293,8 @@ func TestExactlyOnce(t *testing.T) {
 		s := &scripted{}
 		random := rand.New(rand.NewPCG(seed, 5))
 		s.put = func(int) fault { // under the store's lock
-			f := fault(random.IntN(2 * int(busy+1)))
-			if f > busy {
+			f := fault(random.IntN(2 * int(late+1)))
+			if f > late {
 				f = none
 			}
 			mu.Lock()
@@ -244,7 +336,7 @@ func TestExactlyOnce(t *testing.T) {
 			}
 		}
 	}
-	for f := none; f <= busy; f++ {
+	for f := none; f <= late; f++ {
 		if faults[f] == 0 {
 			t.Errorf("fault %d did not happen", f)
 		}

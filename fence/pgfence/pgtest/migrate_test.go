@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,11 +72,84 @@ func TestMigrateMends(t *testing.T) {
 			"DROP TRIGGER quorumlock_keep_grant ON quorumlock_fence",
 			"ALTER TABLE quorumlock_fence DISABLE TRIGGER ALL",
 			"DROP FUNCTION quorumlock_fence_keep CASCADE",
+			"CREATE OR REPLACE FUNCTION quorumlock_fence_keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN COALESCE(NEW, OLD); END $$",
+			"CREATE OR REPLACE TRIGGER quorumlock_keep_row BEFORE DELETE ON quorumlock_fence FOR EACH ROW WHEN (OLD.token < 0)" +
+				" EXECUTE FUNCTION quorumlock_fence_keep(); ALTER TABLE quorumlock_fence ENABLE ALWAYS TRIGGER quorumlock_keep_row",
+			"CREATE OR REPLACE TRIGGER quorumlock_keep_grant BEFORE UPDATE OF accepted_at ON quorumlock_fence FOR EACH ROW" +
+				" EXECUTE FUNCTION quorumlock_fence_keep(); ALTER TABLE quorumlock_fence ENABLE ALWAYS TRIGGER quorumlock_keep_grant",
+			"CREATE OR REPLACE TRIGGER quorumlock_keep_rows AFTER TRUNCATE ON quorumlock_fence" +
+				" EXECUTE FUNCTION suppress_redundant_updates_trigger(); ALTER TABLE quorumlock_fence ENABLE ALWAYS TRIGGER quorumlock_keep_rows",
 		} {
 			exec(t, w.DB, harm)
 			must(t, pgfence.Migrate(w.ctx, w.DB))
 			guarded(t, w, "quorumlock_fence")
 		}
+	})
+}
+
+// The table that claims find by the search_path is the one that is mended, though it lies in a later schema than the one in
+// which a new table would be made: an empty one there would hide all that has been accepted.
+func TestMigrateMendsWhereClaimsLook(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		const schema = `"it's ""here"""`
+		exec(t, w.DB, "CREATE SCHEMA front; CREATE SCHEMA "+schema+"; ALTER TABLE quorumlock_fence SET SCHEMA "+schema)
+		t.Cleanup(func() { exec(t, w.DB, "DROP SCHEMA front CASCADE; DROP SCHEMA "+schema+" CASCADE") })
+		db := open(t, w.driver, w.dsn+"&search_path="+url.PathEscape("front,"+schema))
+		ofA := func(token fence.Token) error { return pgfence.Tx(w.holder(token), db, "a", nothing) }
+		must(t, ofA(42))
+		for _, harm := range []string{
+			"ALTER TABLE quorumlock_fence DISABLE TRIGGER quorumlock_keep_rows",
+			"DROP FUNCTION public.quorumlock_fence_keep CASCADE",
+		} {
+			exec(t, db, harm)
+			must(t, pgfence.Migrate(w.ctx, db))
+			if err := ofA(41); !errors.Is(err, fence.ErrStaleToken) {
+				t.Fatalf("after %s and Migrate a stale claim: %v", harm, err)
+			}
+			other := *w
+			other.DB = db
+			guarded(t, &other, "quorumlock_fence")
+		}
+		if n := w.number(t, "SELECT count(*) FROM pg_class WHERE relname = 'quorumlock_fence'"); n != 1 {
+			t.Errorf("%d tables", n)
+		}
+	})
+}
+
+// A table with the right columns that would forget what it has accepted, or take two names for one, is refused.
+func TestTableThatWouldForget(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		exec(t, w.DB, "DROP COLLATION IF EXISTS fold; CREATE COLLATION fold (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+		columns := func(collation string) string {
+			return strings.ReplaceAll("(resource text # NOT NULL PRIMARY KEY, cluster text # NOT NULL, lock text # NOT NULL, "+
+				"token bigint NOT NULL, accepted_at timestamptz NOT NULL DEFAULT now())", "#", "COLLATE "+collation)
+		}
+		for name, make := range map[string]string{
+			"unlogged":    "CREATE UNLOGGED TABLE unlogged (LIKE quorumlock_fence INCLUDING ALL)",
+			"folded":      "CREATE TABLE folded " + columns("fold"),
+			"by_locale":   "CREATE TABLE by_locale " + columns(`"default"`),
+			"partitioned": "CREATE TABLE partitioned " + columns(`"C"`) + " PARTITION BY HASH (resource)",
+			"partition": "CREATE TABLE whole (LIKE quorumlock_fence INCLUDING ALL) PARTITION BY HASH (resource); " +
+				"CREATE TABLE partition PARTITION OF whole FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
+			"parent":    "CREATE TABLE parent (LIKE quorumlock_fence INCLUDING ALL); CREATE TABLE heir () INHERITS (parent)",
+			"view":      "CREATE VIEW view AS SELECT * FROM quorumlock_fence",
+			"temporary": "CREATE TEMP TABLE temporary (LIKE quorumlock_fence INCLUDING ALL)",
+		} {
+			db := open(t, w.driver, w.dsn)
+			db.SetMaxOpenConns(1) // the temporary table is that of a session
+			exec(t, db, make)
+			var field *fence.FieldError
+			if err := pgfence.Migrate(w.ctx, db, pgfence.Table(name)); !errors.As(err, &field) || field.Field != "Table" {
+				t.Errorf("%s: %v", name, err)
+			}
+			if n := w.number(t, "SELECT count(*) FROM pg_trigger WHERE tgrelid = to_regclass('"+name+"')"); n != 0 {
+				t.Errorf("%s: has %d triggers", name, n)
+			}
+			db.Close()
+		}
+		exec(t, w.DB, "CREATE TABLE good "+columns(`"C"`))
+		must(t, pgfence.Migrate(w.ctx, w.DB, pgfence.Table("good"))) // which shows that it was not for the columns
+		must(t, pgfence.Tx(w.holder(41), w.DB, "a", nothing, pgfence.Table("good")))
 	})
 }
 
@@ -111,6 +185,23 @@ func TestTableOfSomebodyElse(t *testing.T) {
 			}
 		}
 		exec(t, w.DB, "DELETE FROM account")
+	})
+}
+
+// A file that somebody's tool has given other line ends has the same function in it: there is nothing to mend, so no right to do it
+// is needed.
+func TestSchemaWithOtherLineEnds(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		exec(t, w.DB, "DROP TABLE quorumlock_fence")
+		text, err := pgfence.Schema()
+		must(t, err)
+		exec(t, w.DB, strings.ReplaceAll(text, "\n", "\r\n"))
+		exec(t, w.DB, `DO $$ BEGIN CREATE ROLE writer; EXCEPTION WHEN duplicate_object THEN END $$`)
+		db := open(t, w.driver, w.dsn)
+		db.SetMaxOpenConns(1)
+		exec(t, db, "SET ROLE writer")
+		must(t, pgfence.Migrate(w.ctx, db))
+		guarded(t, w, "quorumlock_fence")
 	})
 }
 

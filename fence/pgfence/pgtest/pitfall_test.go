@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/fence"
@@ -275,5 +276,91 @@ func TestPitfallSearchPath(t *testing.T) {
 		must(t, other.tx(w.holder(42), set(42)))
 		start(func() error { return w.tx(w.holder(41), set(41)) }).end(t, fence.ErrStaleToken)
 		w.has(t, 42)
+	})
+}
+
+// Without a schema in its name a temporary table takes the fence's place in one session, and knows of no grant. Migrate in that
+// session says so.
+func TestPitfallTemporaryTable(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		must(t, w.tx(w.holder(42), set(42)))
+		w.SetMaxOpenConns(1)
+		exec(t, w.DB, "CREATE TEMP TABLE quorumlock_fence (LIKE public.quorumlock_fence INCLUDING ALL)")
+		must(t, w.tx(w.holder(41), set(41))) // the fault
+		if err := pgfence.Migrate(w.ctx, w.DB); !errors.Is(err, fence.ErrInvalid) {
+			t.Errorf("Migrate: %v", err)
+		}
+		named := pgfence.Table("public.quorumlock_fence")
+		must(t, pgfence.Migrate(w.ctx, w.DB, named))
+		if err := pgfence.Tx(w.holder(41), w.DB, "a", set(40), named); !errors.Is(err, fence.ErrStaleToken) {
+			t.Errorf("with the schema named: %v", err)
+		}
+		w.has(t, 41)
+	})
+}
+
+// Statements that end the transaction go past the library: the claim is gone, and what follows is fenced by nothing and committed
+// by itself. lib/pq notices at the commit, pgx does not, and then Tx returns nil. A function leaves such statements alone.
+func TestPitfallRawRollback(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		err := w.tx(w.holder(41), func(ctx context.Context, tx *sql.Tx) error {
+			must(t, set(41)(ctx, tx))
+			_, err := tx.ExecContext(ctx, "ROLLBACK")
+			must(t, err)
+			must(t, w.tx(w.holder(42), set(42))) // does not wait: no claim is left
+			return set(1)(ctx, tx)
+		})
+		w.has(t, 1) // the fault: a stale write over the successor's
+		if err != nil && !errors.Is(err, fence.ErrUnknownOutcome) {
+			t.Errorf("told to have failed: %v", err)
+		}
+
+		failure := errors.New("no")
+		if err := w.tx(w.holder(43), func(ctx context.Context, tx *sql.Tx) error {
+			must(t, set(43)(ctx, tx))
+			return failure // is how a function rolls back
+		}); !errors.Is(err, failure) || errors.Is(err, fence.ErrUnknownOutcome) {
+			t.Error(err)
+		}
+		w.has(t, 1)
+	})
+}
+
+// Transactions of one program that nest two resources in opposite orders wait for each other, each within the other's function,
+// where PostgreSQL's detector does not see it: until a context ends. Claims of one transaction it sees, and Tx begins again.
+func TestPitfallNestedInOppositeOrders(t *testing.T) {
+	eachDriver(t, func(t *testing.T, w *world) {
+		type second func(ctx context.Context, tx *sql.Tx, resource string) error
+		opposite := func(ctx context.Context, then second) (first, other pending) {
+			var met sync.WaitGroup // each has claimed its first before it asks for its second
+			met.Add(2)
+			run := func(outer, inner string) pending {
+				meet := sync.OnceFunc(func() { met.Done(); met.Wait() })
+				return start(func() error {
+					return pgfence.Tx(ctx, w.DB, outer, func(ctx context.Context, tx *sql.Tx) error {
+						meet()
+						return then(ctx, tx, inner)
+					})
+				})
+			}
+			return run("a", "b"), run("b", "a")
+		}
+		ctx, cancel := context.WithCancel(w.holder(41))
+		defer cancel()
+		first, other := opposite(ctx, func(ctx context.Context, _ *sql.Tx, resource string) error {
+			return pgfence.Tx(ctx, w.DB, resource, nothing)
+		})
+		w.blocked(t, 2)
+		w.until(t, "SELECT count(*) = 2 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"+
+			" AND clock_timestamp() > query_start + 2 * current_setting('deadlock_timeout')::interval")
+		cancel()
+		first.end(t, context.Canceled)
+		other.end(t, context.Canceled)
+
+		first, other = opposite(w.holder(41), func(ctx context.Context, tx *sql.Tx, resource string) error {
+			return pgfence.Claim(ctx, tx, resource)
+		})
+		first.end(t, nil)
+		other.end(t, nil)
 	})
 }

@@ -246,21 +246,6 @@ func TestStoreRunsOnce(t *testing.T) {
 	})
 }
 
-// A transaction within a transaction on one resource would wait for itself.
-func TestNested(t *testing.T) {
-	eachDriver(t, func(t *testing.T, w *world) {
-		must(t, w.tx(w.holder(41), func(ctx context.Context, tx *sql.Tx) error {
-			if err := w.tx(ctx, set(1)); !errors.Is(err, fence.ErrInvalid) {
-				t.Errorf("the same resource: %v", err)
-			}
-			if err := pgfence.Tx(ctx, w.DB, "b", nothing); err != nil {
-				t.Errorf("another resource: %v", err)
-			}
-			return pgfence.Claim(ctx, tx, "c") // several in one transaction
-		}))
-	})
-}
-
 func TestBadArguments(t *testing.T) {
 	eachDriver(t, func(t *testing.T, w *world) {
 		ctx := w.holder(41)
@@ -271,6 +256,14 @@ func TestBadArguments(t *testing.T) {
 			"table":       pgfence.Tx(ctx, w.DB, "a", set(1), pgfence.Table(`x"; DROP TABLE account; --`)),
 			"migrate":     pgfence.Migrate(ctx, w.DB, pgfence.Table("")),
 			"nowhere":     pgfence.Migrate(ctx, nil),
+
+			"claim of nothing":            pgfence.Claim(ctx, nil, "a"),
+			"claim of nothing by nobody":  pgfence.Claim(w.ctx, nil, "a"),
+			"no option":                   pgfence.Tx(ctx, w.DB, "a", set(1), nil),
+			"no option for a migration":   pgfence.Migrate(ctx, w.DB, pgfence.Table("t"), nil),
+			"no option for a store":       second(pgfence.New(w.DB, nil)),
+			"no option for the schema":    second(pgfence.Schema(nil)),
+			"no option for a transaction": claimWith(t, w, nil),
 		} {
 			var field *fence.FieldError
 			if !errors.As(err, &field) {
@@ -278,6 +271,51 @@ func TestBadArguments(t *testing.T) {
 			}
 		}
 		w.has(t, 100)
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func claimWith(t *testing.T, w *world, opt pgfence.Option) error {
+	t.Helper()
+	tx, err := w.BeginTx(w.ctx, nil)
+	must(t, err)
+	defer tx.Rollback()
+	return pgfence.Claim(w.holder(41), tx, "a", opt)
+}
+
+// A function that ends the transaction itself may have committed, whatever it returns, so nobody is told that it has not. Where
+// it was Claim that did, or the end of the context, it is known.
+func TestFunctionThatEndsTheTransaction(t *testing.T) {
+	failure := errors.New("no")
+	eachDriver(t, func(t *testing.T, w *world) {
+		must(t, pgfence.Tx(w.holder(42), w.DB, "taken", nothing))
+		refused := func(ctx context.Context, tx *sql.Tx) error { return pgfence.Claim(ctx, tx, "taken") }
+		for name, test := range map[string]struct {
+			fn      func(ctx context.Context, tx *sql.Tx) error
+			unknown bool
+			is      error
+		}{
+			"commits":              {func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, true, sql.ErrTxDone},
+			"commits and fails":    {func(_ context.Context, tx *sql.Tx) error { return errors.Join(tx.Commit(), failure) }, true, failure},
+			"rolls back":           {func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() }, true, sql.ErrTxDone},
+			"rolls back and fails": {func(_ context.Context, tx *sql.Tx) error { return errors.Join(tx.Rollback(), failure) }, true, failure},
+			"fails":                {func(context.Context, *sql.Tx) error { return failure }, false, failure},
+			"is refused":           {refused, false, fence.ErrStaleToken},
+			"hides a refusal":      {func(ctx context.Context, tx *sql.Tx) error { _ = refused(ctx, tx); return nil }, false, sql.ErrTxDone},
+		} {
+			err := w.tx(w.holder(41), func(ctx context.Context, tx *sql.Tx) error {
+				must(t, set(41)(ctx, tx))
+				return test.fn(ctx, tx)
+			})
+			if !errors.Is(err, test.is) || errors.Is(err, fence.ErrUnknownOutcome) != test.unknown {
+				t.Errorf("%s: %v", name, err)
+			}
+			if committed := w.balance(t) == 41; committed && !test.unknown {
+				t.Errorf("%s: it was committed", name)
+			}
+			exec(t, w.DB, "UPDATE account SET balance = 100")
+		}
 	})
 }
 

@@ -40,7 +40,8 @@ var (
 // New gives the Store of a bucket, which must exist.
 func New(client Client, bucket string) *Store { return &Store{client: client, bucket: bucket} }
 
-// Get is s3fence.Store.Get, by GetObject.
+// Get is s3fence.Store.Get, by GetObject. An answer that does not say how long the object is, or has another length, is an error: of
+// a body that ends with its connection nobody knows whether it was cut.
 func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, string, error) {
 	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &key})
 	if err != nil {
@@ -53,6 +54,12 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, strin
 	}
 	if int64(len(body)) > limit {
 		return nil, "", s3fence.ErrTooLarge
+	}
+	if out.ContentLength == nil {
+		return nil, "", errors.New("read the body: the answer does not give its length")
+	}
+	if *out.ContentLength != int64(len(body)) {
+		return nil, "", fmt.Errorf("read the body: it has %d bytes instead of %d", len(body), *out.ContentLength)
 	}
 	return body, aws.ToString(out.ETag), nil
 }

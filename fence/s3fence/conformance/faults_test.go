@@ -3,6 +3,8 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -143,6 +145,40 @@ func TestDuplicatedRequests(t *testing.T) {
 	}
 	if p.bitten.Load() < 4 {
 		t.Errorf("%d requests were sent twice", p.bitten.Load())
+	}
+}
+
+// The answer to a read is cut by something that gives no length, as HTTP/1.0 allows: half a body is no object, and what is adopted
+// least of all. With a length that is not reached the client notices by itself.
+func TestCutAnswerToARead(t *testing.T) {
+	s := inMemory(t)
+	whole := open(t, store(t, s.addr, 1))
+	must(t, whole.Put(under(t, 42), resource, []byte("precious")))
+	for how, cut := range map[string]func(w io.Writer, etag string, body []byte){
+		"no length": func(w io.Writer, etag string, body []byte) {
+			fmt.Fprintf(w, "HTTP/1.0 200 OK\r\nETag: %s\r\n\r\n%s", etag, body[:5])
+		},
+		"a length": func(w io.Writer, etag string, body []byte) {
+			fmt.Fprintf(w, "HTTP/1.1 200 OK\r\nETag: %s\r\nContent-Length: %d\r\n\r\n%s", etag, len(body), body[:5])
+		},
+	} {
+		p := newProxy(t, s.addr)
+		p.cutRead = cut
+		b, err := s3fence.New(store(t, p.addr, 1), s3fence.Config{Prefix: "tests/"})
+		must(t, err)
+		if err := b.Adopt(under(t, 43), resource); err == nil || errors.Is(err, s3fence.ErrUncertain) {
+			t.Errorf("%s: Adopt: %v", how, err)
+		}
+		if _, _, err := b.Get(under(t, 43), resource); err == nil || errors.Is(err, s3fence.ErrUnfenced) {
+			t.Errorf("%s: Get: %v", how, err)
+		}
+		if n := p.bitten.Load(); n != 2 {
+			t.Errorf("%s: %d reads were cut", how, n)
+		}
+		holds(t, whole, "precious")
+		if err := whole.Put(under(t, 41), resource, nil); !errors.Is(err, fence.ErrStaleToken) {
+			t.Errorf("%s: a stale write: %v", how, err)
+		}
 	}
 }
 

@@ -17,12 +17,13 @@ type proxy struct {
 	next string // address of the server
 	http *http.Client
 
-	loseAnswer atomic.Int64 // of this many writes the server's answer is lost
-	twice      atomic.Bool  // each write is sent twice, and the second answer returned
-	strip      atomic.Value // name of a header that is taken off
-	hold       atomic.Bool  // writes arrive nowhere, and get no answer
+	loseAnswer atomic.Int64                                // of this many writes the server's answer is lost
+	twice      atomic.Bool                                 // each write is sent twice, and the second answer returned
+	strip      atomic.Value                                // name of a header that is taken off
+	hold       atomic.Bool                                 // writes arrive nowhere, and get no answer
+	cutRead    func(w io.Writer, etag string, body []byte) // answers each read of an object, and the connection ends; nil if the server does
 
-	bitten atomic.Int64 // writes that a fault befell
+	bitten atomic.Int64 // requests that a fault befell
 }
 
 func newProxy(t testing.TB, next string) *proxy {
@@ -58,11 +59,30 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // closes the connection without a word
 	}
 	defer answer.Body.Close()
+	if p.cutRead != nil && r.Method == http.MethodGet {
+		p.cut(w, answer)
+		return
+	}
 	for name, values := range answer.Header {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(answer.StatusCode)
 	_, _ = io.Copy(w, answer.Body)
+}
+
+func (p *proxy) cut(w http.ResponseWriter, answer *http.Response) {
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return
+	}
+	conn, out, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	p.bitten.Add(1)
+	p.cutRead(out, answer.Header.Get("ETag"), body)
+	_ = out.Flush()
 }
 
 func (p *proxy) forward(r *http.Request, body []byte) (*http.Response, error) {
