@@ -18,17 +18,14 @@ func TestAllLeaveAtOnce(t *testing.T) {
 				for _, size := range []int{2, 3, 5} {
 					c := quorumlocktest.New(t, size, opts...)
 					lockIn(t, c.Node(size-1), "k", 10*time.Second)
-					leaveTogether(t, c)
+					allLeave(t, c)
 				}
 			})
 		})
 	}
 }
 
-// togetherBound is what each may take: it waits for a leader that has got to know its members, at most once for each that leads before it.
-const togetherBound = 20 * time.Second
-
-func leaveTogether(t *testing.T, c *quorumlocktest.Cluster) {
+func allLeave(t *testing.T, c *quorumlocktest.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*togetherBound)
 	defer cancel()
