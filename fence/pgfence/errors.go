@@ -16,8 +16,8 @@ import (
 // its claim waits until the earlier transaction has ended, if that still runs, so that what is seen after it is final. If the
 // grant has been succeeded by then the claim is refused, and it is the successor, who reads after its own claim, who knows.
 //
-// It is also what comes of a function that hid the error of a statement, of which the drivers tell by errors of their own kinds, and of
-// one that has committed or rolled back by itself.
+// It is also what comes of a function that hid the error of a statement, of which the drivers tell by errors of their own kinds,
+// and of one that has committed or rolled back by itself.
 type UnknownOutcomeError struct {
 	Resource string
 	Err      error // what the driver said

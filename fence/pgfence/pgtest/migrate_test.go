@@ -72,7 +72,8 @@ func TestMigrateMends(t *testing.T) {
 			"DROP TRIGGER quorumlock_keep_grant ON quorumlock_fence",
 			"ALTER TABLE quorumlock_fence DISABLE TRIGGER ALL",
 			"DROP FUNCTION quorumlock_fence_keep CASCADE",
-			"CREATE OR REPLACE FUNCTION quorumlock_fence_keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN COALESCE(NEW, OLD); END $$",
+			"CREATE OR REPLACE FUNCTION quorumlock_fence_keep() RETURNS trigger LANGUAGE plpgsql AS" +
+				" $$ BEGIN RETURN COALESCE(NEW, OLD); END $$",
 			"CREATE OR REPLACE TRIGGER quorumlock_keep_row BEFORE DELETE ON quorumlock_fence FOR EACH ROW WHEN (OLD.token < 0)" +
 				" EXECUTE FUNCTION quorumlock_fence_keep(); ALTER TABLE quorumlock_fence ENABLE ALWAYS TRIGGER quorumlock_keep_row",
 			"CREATE OR REPLACE TRIGGER quorumlock_keep_grant BEFORE UPDATE OF accepted_at ON quorumlock_fence FOR EACH ROW" +
