@@ -73,7 +73,9 @@ func (r *Recovery) String() string {
 	}
 	line("the directory is that of %s, %s; it reaches log index %d of term %d, %s", r.OldServerID, role, r.Index, r.Term, r.written())
 	line("lost: whatever the cluster acknowledged after that")
-	line("given up with the cluster: %d other members (%s); they can come back with empty data directories only", len(r.Others), strings.Join(r.Others, ", "))
+	if len(r.Others) > 0 {
+		line("given up with the cluster: %d other members (%s); they can come back with empty data directories only", len(r.Others), strings.Join(r.Others, ", "))
+	}
 	line("dropped: %d sessions, %d holds, %d waiting claims", r.Sessions, r.Holds, r.Waiting)
 	line("every new token is above %d", r.TokensAbove)
 	fmt.Fprintf(&b, "locks are granted %v after the node has started, and not before", r.Quarantine)
@@ -102,6 +104,7 @@ func (r *Recovery) written() string {
 // The caller must know that the others are gone, or have stopped them: a majority that is alive, or comes back
 // together, goes on granting locks as the old cluster, and two clusters then serve the same names. One that comes back
 // to the new cluster with its old directory is refused (ErrClusterChanged says what to do); with an empty one it joins.
+// A Config.ClusterID that pins the old cluster has to name the new one, everywhere.
 // Recover the survivor that has got furthest: compare dry runs by Recovery.Term and Index.
 //
 // Everything is verified before anything is written: a directory that is corrupt, condemned (ErrDiverged), of another

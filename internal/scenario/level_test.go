@@ -297,3 +297,50 @@ func refusedAsTooOld(t *testing.T, c *quorumlocktest.Cluster, i int, former stri
 		t.Errorf("stop: %v", err)
 	}
 }
+
+// S103: all members go back at once. None of them applies what it cannot read, and none grants anything; with the newer binary they are what they were.
+func TestAllMembersGoBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, v := mixed(t, [3]uint32{2, 2, 2})
+		awaitLevel(t, c, 2, 0, 1, 2)
+		last := grantMany(t, c.Node(0), "k", 3)
+		for i := range 3 {
+			c.Crash(i)
+		}
+		v.set(1, 0, 1, 2)
+		for i := range 3 {
+			if err := c.TryStart(i); err != nil && !errors.Is(err, quorumlock.ErrLevel) {
+				t.Fatalf("open %d: %v", i, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if h, err := quorumlock.NewMutex(c.Node(0), "k").Lock(ctx); err == nil {
+			t.Errorf("granted with token %v", h.Token())
+		}
+		failed := 0
+		for i := range 3 {
+			n := c.Node(i)
+			if errors.Is(n.Err(), quorumlock.ErrLevel) {
+				failed++
+			}
+			if level := sim.Level(n); level > 1 {
+				t.Errorf("instance %d applied level %d", i, level)
+			}
+			c.Crash(i)
+		}
+		if failed == 0 {
+			t.Error("nobody says that its binary is too old")
+		}
+		v.set(2, 0, 1, 2)
+		for i := range 3 {
+			c.Start(i)
+		}
+		c.WaitReady()
+		if next := grantMany(t, c.Node(1), "k", 2); next <= last {
+			t.Errorf("token %v after %v", next, last)
+		}
+		allGoOn(t, c)
+		c.CheckState()
+	})
+}

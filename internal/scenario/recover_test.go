@@ -23,6 +23,17 @@ const (
 	quarantineBound = quarantine + 5*time.Second
 )
 
+// clockPassesTokens lets a while pass, for in fake time a cluster can grant more than a token in a microsecond.
+func clockPassesTokens() { time.Sleep(time.Millisecond) }
+
+// recoverable is usedDisk, of which the clock has passed the tokens.
+func recoverable(t *testing.T) (*store.Disk, quorumlock.Token) {
+	t.Helper()
+	disk, last := usedDisk(t)
+	clockPassesTokens()
+	return disk, last
+}
+
 // loseMajority crashes all instances but one, which is no leader, and tells which.
 func loseMajority(t *testing.T, c *quorumlocktest.Cluster) (survivor int, gone []int) {
 	t.Helper()
@@ -31,6 +42,7 @@ func loseMajority(t *testing.T, c *quorumlocktest.Cluster) (survivor int, gone [
 	for _, i := range gone {
 		c.Crash(i)
 	}
+	clockPassesTokens()
 	return survivor, gone
 }
 
@@ -193,6 +205,7 @@ func TestQuarantineOutlastsFormerHolders(t *testing.T) {
 		c.Isolate(holder)
 		c.Crash(leader)
 		c.Crash(survivor)
+		clockPassesTokens()
 		r := recovered(t, c, survivor, 0)
 		start := time.Now()
 		c.Start(survivor)
@@ -322,7 +335,7 @@ func TestRecoverFailsAtAnyWrite(t *testing.T) {
 	for nth := 1; nth <= 8; nth++ {
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				disk, last := usedDisk(t)
+				disk, last := recoverable(t)
 				cfg := aloneOn(disk)
 				was, err := quorumlock.Recover(context.Background(), cfg, quorumlock.RecoverOptions{DryRun: true})
 				if err != nil {
@@ -334,7 +347,7 @@ func TestRecoverFailsAtAnyWrite(t *testing.T) {
 				if failed := disk.Refused() > 0; failed != errors.Is(err, broken) || (nth == 1) && !failed || (nth == 8) && failed {
 					t.Fatalf("failed %v: %v", failed, err)
 				}
-				time.Sleep(time.Millisecond) // the new counter is ahead of the clock by what the quarantine took
+				clockPassesTokens()
 				again, dryErr := quorumlock.Recover(context.Background(), cfg, quorumlock.RecoverOptions{DryRun: true})
 				if dryErr != nil {
 					t.Fatal(dryErr)
@@ -417,7 +430,7 @@ func TestRecoverRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				disk, _ := usedDisk(t)
+				disk, _ := recoverable(t)
 				if test.spoil != nil {
 					test.spoil(t, disk)
 				}
@@ -476,6 +489,7 @@ func TestRecoverADirectory(t *testing.T) {
 		readyIn(t, n, restartBound)
 		last := grantMany(t, n, "k", 3)
 		id := n.ClusterID()
+		clockPassesTokens()
 		var field *quorumlock.FieldError
 		if _, err := quorumlock.Recover(context.Background(), config(dir), quorumlock.RecoverOptions{GiveUp: id}); !errors.As(err, &field) || field.Field != "Config.Dir" {
 			t.Fatalf("while the node runs: %v", err)
@@ -514,5 +528,41 @@ func TestRecoverADirectory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	})
+}
+
+// Who waits in a quarantine is let go when his patience, his session or his node ends.
+func TestWaitInAQuarantineCanBeEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		disk, _ := recoverable(t)
+		was, err := quorumlock.Recover(context.Background(), aloneOn(disk), quorumlock.RecoverOptions{DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := quorumlock.Recover(context.Background(), aloneOn(disk), quorumlock.RecoverOptions{GiveUp: was.OldClusterID}); err != nil {
+			t.Fatal(err)
+		}
+		n, err := quorumlock.Open(context.Background(), aloneOn(disk))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		readyIn(t, n, restartBound)
+		s := openSession(t, n)
+		cancelled := wait(context.Background(), t, n, "k")
+		closed := wait(context.Background(), t, s, "k")
+		last := wait(context.Background(), t, n, "k2")
+		time.Sleep(5300 * time.Millisecond) // between two attempts
+		cancelled.cancel()
+		cancelled.failed(10*time.Millisecond, context.Canceled)
+		if !errors.Is(cancelled.err, quorumlock.ErrQuarantine) {
+			t.Errorf("cancelled: %v", cancelled.err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		closed.failed(10*time.Millisecond, quorumlock.ErrClosed)
+		endsIn(t, "close", closeBound, func() { _ = n.Close() })
+		last.failed(10*time.Millisecond, quorumlock.ErrClosed)
 	})
 }
