@@ -151,7 +151,9 @@ func (h *Hub) Reset(rev int64) {
 // MovedError ends the subscriptions of a hub that is not told of events any more; others may be. Up to Rev everything has been delivered by then.
 type MovedError struct{ Rev int64 }
 
-func (e *MovedError) Error() string { return fmt.Sprintf("no more events here after revision %d", e.Rev) }
+func (e *MovedError) Error() string {
+	return fmt.Sprintf("no more events here after revision %d", e.Rev)
+}
 
 // Move ends every subscription there is with a *MovedError after what is queued for it: no more events will come here, at least for a while. The hub itself goes on.
 func (h *Hub) Move() {

@@ -18,19 +18,39 @@ func TestAllLeaveAtOnce(t *testing.T) {
 				for _, size := range []int{2, 3, 5} {
 					c := quorumlocktest.New(t, size, opts...)
 					lockIn(t, c.Node(size-1), "k", 10*time.Second)
-					allLeave(t, c)
+					allLeave(t, c, upTo(size)...)
 				}
 			})
 		})
 	}
 }
 
-func allLeave(t *testing.T, c *quorumlocktest.Cluster) {
+// Four of five leave at once, as when a deployment is scaled in: the fifth goes on alone, with what it holds, and four new ones join it.
+func TestWhoStaysAloneKeepsItsHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 5, quorumlocktest.InMemory())
+		kept := lockIn(t, c.Node(0), "k", 10*time.Second)
+		allLeave(t, c, 1, 2, 3, 4)
+		unlock(t, lockIn(t, c.Node(0), "other", grantBound))
+		if err := kept.Err(); err != nil {
+			t.Errorf("the hold of who stayed: %v", err)
+		}
+		awaitVoters(t, c, time.Second, 0) // and nobody else is waited for
+		for i := 1; i < 5; i++ {
+			c.Start(i)
+		}
+		c.WaitReady()
+		unlock(t, kept)
+		c.CheckState()
+	})
+}
+
+func allLeave(t *testing.T, c *quorumlocktest.Cluster, leaving ...int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*togetherBound)
 	defer cancel()
 	var all sync.WaitGroup
-	for i := range c.Size() {
+	for _, i := range leaving {
 		all.Go(func() {
 			endsIn(t, "leave", togetherBound, func() {
 				if err := c.Leave(ctx, i); err != nil {
