@@ -9,8 +9,9 @@ import (
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
 
-// All instances leave at once, as when a deployment is scaled to nothing: each is taken out by those that are left, and the last one only closes. It may have
-// begun to leave while there were others to hand over to, and must not wait for them until its bound.
+// All instances leave at once, as when a deployment is scaled to nothing: each is taken out by those that are left, and
+// the last one only closes. It may have begun to leave while there were others to hand over to, and must not wait for them
+// until its bound.
 func TestAllLeaveAtOnce(t *testing.T) {
 	for name, opts := range map[string][]quorumlocktest.Option{"in memory": {quorumlocktest.InMemory()}, "with disks": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +26,8 @@ func TestAllLeaveAtOnce(t *testing.T) {
 	}
 }
 
-// Four of five leave at once, as when a deployment is scaled in: the fifth goes on alone, with what it holds, and four new ones join it.
+// Four of five leave at once, as when a deployment is scaled in: the fifth goes on alone, with what it holds, and four new
+// ones join it.
 func TestAllButOneLeaveAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := quorumlocktest.New(t, 5, quorumlocktest.InMemory())
@@ -45,7 +47,8 @@ func TestAllButOneLeaveAtOnce(t *testing.T) {
 	})
 }
 
-// togetherBound is what each may take: it waits for a leader that has got to know its members, at most once for each that leads before it.
+// togetherBound is what each may take: it waits for a leader that has got to know its members, at most once for each that
+// leads before it.
 const togetherBound = 20 * time.Second
 
 func upTo(n int) (list []int) {
