@@ -8,8 +8,9 @@ import (
 	"github.com/quorumlock/quorumlock/internal/gossip"
 )
 
-// farewells are the servers that asked this node, as the leader, to take them out. When all leave at once, the last one is alone as soon as it has removed the others,
-// perhaps before they have got its answer. If it stopped then, they would ask in vain, and say that they are members still.
+// farewells are the servers that asked this node, as the leader, to take them out. When all leave at once, the last one is
+// alone as soon as it has removed the others, perhaps before they have got its answer. If it stopped then, they would ask
+// in vain, and say that they are members still.
 type farewells struct {
 	mu    sync.Mutex
 	asked map[string]struct{} // by server id

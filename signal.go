@@ -38,7 +38,9 @@ func (n *Node) CloseOnSignal(ctx context.Context, bound time.Duration, signals .
 	return n.endOnSignal(ctx, "close on signal", end, bound, signals)
 }
 
-func (n *Node) endOnSignal(ctx context.Context, op string, end func(context.Context) error, bound time.Duration, signals []os.Signal) error {
+func (n *Node) endOnSignal(
+	ctx context.Context, op string, end func(context.Context) error, bound time.Duration, signals []os.Signal,
+) error {
 	if bound <= 0 {
 		return fmt.Errorf("%s: %w", op, &FieldError{Field: "bound", Value: bound, Problem: "must be positive"})
 	}
@@ -47,7 +49,8 @@ func (n *Node) endOnSignal(ctx context.Context, op string, end func(context.Cont
 	return n.endWhenTold(ctx, op, end, bound, caught)
 }
 
-// catch has signals delivered to a channel until release is called. There is room for the one that begins the end and the one that hurries it.
+// catch has signals delivered to a channel until release is called. There is room for the one that begins the end and the
+// one that hurries it.
 func catch(signals []os.Signal) (caught <-chan os.Signal, release func()) {
 	if len(signals) == 0 {
 		signals = []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -96,6 +99,6 @@ func endWithin(ctx context.Context, op string, end func(context.Context) error, 
 	}
 }
 
-// stopShare is what is kept of bound for stopping after the removal was given up, so that its error is seen. Stopping takes milliseconds, and stopBound and a
-// little more when the disk hangs.
+// stopShare is what is kept of bound for stopping after the removal was given up, so that its error is seen. Stopping
+// takes milliseconds, and stopBound and a little more when the disk hangs.
 func stopShare(bound time.Duration) time.Duration { return min(bound/4, stopBound+time.Second) }

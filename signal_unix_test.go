@@ -35,7 +35,8 @@ func sendSelf(t *testing.T, seen <-chan os.Signal, sig syscall.Signal) {
 	}
 }
 
-// A signal of the operating system ends a node: those that end a service if nothing else is said, or those that were given and no others.
+// A signal of the operating system ends a node: those that end a service if nothing else is said, or those that were given
+// and no others.
 func TestSignalEndsTheNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		given []os.Signal

@@ -132,8 +132,8 @@ func (s *service) healthz(rw http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// readyz holds a rollout up until this instance is part of the cluster. It does not take the answer back when the quorum goes: all instances would become
-// unready at once, and a rollout that could mend it would stand still.
+// readyz holds a rollout up until this instance is part of the cluster. It does not take the answer back when the quorum
+// goes: all instances would become unready at once, and a rollout that could mend it would stand still.
 func (s *service) readyz(rw http.ResponseWriter, _ *http.Request) {
 	if !s.ready.Load() {
 		http.Error(rw, "waiting for the cluster", http.StatusServiceUnavailable)

@@ -134,7 +134,8 @@ func (i *pod) locks(t *testing.T) int {
 	return token
 }
 
-// terminate ends the instance as a deployment does; it must not take the grace period, and be no failure. Where there is a quorum it ends in order.
+// terminate ends the instance as a deployment does; it must not take the grace period, and be no failure. Where there is a
+// quorum it ends in order.
 func (i *pod) terminate(t *testing.T, quorum bool) {
 	t.Helper()
 	if err := i.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -150,8 +151,8 @@ func (i *pod) terminate(t *testing.T, quorum bool) {
 	}
 }
 
-// TestThreeProcesses: instances found each other before they are ready, are replaced one by one, without directories by others of new names and addresses, and with them by
-// themselves; and tokens rise all the while.
+// TestThreeProcesses: instances found each other before they are ready, are replaced one by one, without directories by
+// others of new names and addresses, and with them by themselves; and tokens rise all the while.
 func TestThreeProcesses(t *testing.T) {
 	for name, dir := range map[string]string{"in memory": "", "with directories": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +205,8 @@ func TestThreeProcesses(t *testing.T) {
 	}
 }
 
-// An instance alone is alive and not ready: the two that are missing must come, and starting it anew would not help. And it ends in time.
+// An instance alone is alive and not ready: the two that are missing must come, and starting it anew would not help. And
+// it ends in time.
 func TestOneOfThreeIsAliveAndNotReady(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	p := newPods(t, "")

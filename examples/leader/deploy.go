@@ -25,8 +25,9 @@ type deployment struct {
 	changes []time.Duration // pauses of the callers while the leader of the cluster was stopped
 }
 
-// deploy replaces all instances, one after the other, under load. Without directories the new one comes first, under another name and address, and the old one leaves for good, as
-// in a Kubernetes Deployment; with them each instance is stopped and started again as itself, as in a StatefulSet.
+// deploy replaces all instances, one after the other, under load. Without directories the new one comes first, under
+// another name and address, and the old one leaves for good, as in a Kubernetes Deployment; with them each instance is
+// stopped and started again as itself, as in a StatefulSet.
 func (d *demo) deploy(ctx context.Context) error {
 	ctx, cancel := within(ctx, deployBound, "the deploy did not come to its end")
 	defer cancel()
@@ -93,7 +94,8 @@ func (d *demo) replace(ctx context.Context, old *process, number int) error {
 	return d.retire(ctx, old)
 }
 
-// newcomer is how an instance is started that has not been there before: by the addresses of those that run, which a DNS name would give.
+// newcomer is how an instance is started that has not been there before: by the addresses of those that run, which a DNS
+// name would give.
 func (d *demo) newcomer(number int) (processOptions, error) {
 	addrs, err := freeAddrs(2)
 	if err != nil {
@@ -141,7 +143,8 @@ func (d *demo) retire(ctx context.Context, old *process) error {
 	if err := old.terminate(); err != nil {
 		return err
 	}
-	d.line.say(plain, "SIGTERM", "%s%s%s", old.name, either(old.name == lead, ", leader of the cluster"), either(old.name == job.Instance, ", doing the job"))
+	d.line.say(plain, "SIGTERM", "%s%s%s", old.name,
+		either(old.name == lead, ", leader of the cluster"), either(old.name == job.Instance, ", doing the job"))
 	if job.Instance == old.name {
 		if _, err := d.takeOver(ctx, term{Token: job.Token, Instance: job.Instance}); err != nil {
 			return err
@@ -179,7 +182,8 @@ func (d *demo) account(ctx context.Context, old *process, led bool, begun, gone 
 	if led {
 		d.deployment.changes = append(d.deployment.changes, pause)
 	}
-	d.line.say(good, "gone", "%s, %d ms after SIGTERM; the longest call meanwhile took %s", old.name, gone.Sub(begun).Milliseconds(), shown(pause))
+	d.line.say(good, "gone", "%s, %d ms after SIGTERM; the longest call meanwhile took %s",
+		old.name, gone.Sub(begun).Milliseconds(), shown(pause))
 	return nil
 }
 

@@ -7,7 +7,8 @@
 //
 // It elects a leader; stops that process for longer than its lease, so that another takes over, and lets the old one go on,
 // whose late write the ledger refuses by its token; kills the second leader, so that a third takes over; and stops what is
-// left. With -keep it only starts the service, tells where it answers, and runs until it is interrupted.
+// left. With -deploy it replaces all three, one after the other, while they lock, as a rolling deploy does; each new one comes
+// first and keeps everything in memory, or with -dirs each is started again in its place. With -keep it only starts the service, tells where it answers, and runs until it is interrupted.
 //
 // With -addr it is one instance of the service, as it would be started on each of three machines that trust their network:
 //
@@ -64,7 +65,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.DurationVar(&o.ttl, "ttl", quorumlock.MinSessionTTL,
 		"session TTL: how long a leader that is not heard of keeps its place, 5s or more")
 	f.BoolVar(&o.keep, "keep", false, "start the service, print the URLs of its instances, and run until interrupted; data stays")
-	f.BoolVar(&o.deploying, "deploy", false, "replace all instances under load, as a rolling deploy does, new one first, without data directories")
+	f.BoolVar(&o.deploying, "deploy", false,
+		"replace all instances under load, as a rolling deploy does, new one first, without data directories")
 	f.BoolVar(&o.dirs, "dirs", false, "with -deploy: restart each instance in its place, with its data directory")
 	f.BoolVar(&o.verbose, "v", false, "show what the instances log")
 	f.StringVar(&o.addr, "addr", "", "run ONE instance: `host:port` of its node")
@@ -75,7 +77,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.ledger, "ledger", "", "one instance: `URL` of the ledger")
 	f.BoolVar(&o.plaintext, "allow-plaintext", false, "one instance: serve addresses beyond loopback without TLS")
 	f.BoolVar(&o.leaves, "leave", false, "one instance: leave the cluster at the end, for good; without -dir all is kept in memory")
-	f.IntVar(&o.callers, "traffic", 0, "one instance: `number` of callers that lock and unlock beside the job; what became of them is printed at the end")
+	f.IntVar(&o.callers, "traffic", 0,
+		"one instance: `number` of callers that lock and unlock beside the job; what became of them is printed at the end")
 	f.BoolVar(&o.withParent, "with-parent", false, "one instance: stop when stdin is closed")
 	f.StringVar(&o.serve, "serve", "", "run the ledger alone, at `host:port`")
 	if err := f.Parse(args); err != nil {

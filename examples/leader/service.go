@@ -63,8 +63,9 @@ type instance struct {
 // runInstance is the life of one instance. It returns nil after a stop that was asked for by SIGTERM, SIGINT or the end of
 // ctx.
 //
-// The order of the end is that of the defers, read upwards: the campaign has returned, so no work is under way and the lock
-// is released; then the HTTP server answers what it has begun; then the node goes. What became of the traffic is written to report.
+// The order of the end is that of the defers, read upwards: the campaign has returned, so no work is under way and the
+// lock is released; then the HTTP server answers what it has begun; then the node goes. What became of the traffic is
+// written to report.
 func runInstance(ctx context.Context, o instanceOptions, log *slog.Logger, report io.Writer) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -110,10 +111,11 @@ func (s *instance) work(ctx context.Context, url string, report io.Writer) error
 	return json.NewEncoder(report).Encode(s.traffic.view())
 }
 
-// campaign does the job whenever this instance is the leader, until ctx ends. The value that the leader publishes is the URL at which it serves.
+// campaign does the job whenever this instance is the leader, until ctx ends. The value that the leader publishes is the
+// URL at which it serves.
 //
-// Run waits in line, works while this instance leads, and after a loss goes to the end of the line by itself. It returns when the job fails: then another
-// instance has its turn, and this one tries again behind it.
+// Run waits in line, works while this instance leads, and after a loss goes to the end of the line by itself. It returns
+// when the job fails: then another instance has its turn, and this one tries again behind it.
 func (s *instance) campaign(ctx context.Context, url string) {
 	election := quorumlock.NewElection(s.node, electionName)
 	for ctx.Err() == nil {
@@ -144,8 +146,8 @@ func sleep(ctx context.Context, d time.Duration) {
 // leaveBound is how long an instance tries to be taken out of the cluster.
 const leaveBound = 10 * time.Second
 
-// endNode stops the node, for a restart or for good. When the last instances of a deployment stop together, the very last ones find no quorum to say
-// good-bye to. That is no failure: what they held, the TTL frees.
+// endNode stops the node, for a restart or for good. When the last instances of a deployment stop together, the very last
+// ones find no quorum to say good-bye to. That is no failure: what they held, the TTL frees.
 func endNode(node *quorumlock.Node, leaves bool, log *slog.Logger) error {
 	end := node.Close
 	if leaves {

@@ -11,8 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock"
 )
 
-// traffic is what a deploy must not disturb: callers of one instance that lock and unlock again and again. The first one shares its lock with the first
-// ones of all other instances, each other one has a lock of its own.
+// traffic is what a deploy must not disturb: callers of one instance that lock and unlock again and again. The first one
+// shares its lock with the first ones of all other instances, each other one has a lock of its own.
 type traffic struct {
 	node     *quorumlock.Node
 	instance string
@@ -45,7 +45,8 @@ const (
 	maxFailures  = 5
 )
 
-// run has the callers work until ctx ends. Each then finishes what it has begun, as a service finishes its requests before it goes.
+// run has the callers work until ctx ends. Each then finishes what it has begun, as a service finishes its requests before
+// it goes.
 func (t *traffic) run(ctx context.Context) {
 	var callers sync.WaitGroup
 	for i := range t.callers {

@@ -18,8 +18,8 @@ const (
 	handOverPause = 2 * time.Second // generous; what is aimed at is 100 ms, and the median is printed
 )
 
-// A leader that stops in order hands over, and callers elsewhere wait for a fraction of what an election takes. Over real sockets and directories: the leader closes and
-// comes back as itself, over and over, while the two others lock.
+// A leader that stops in order hands over, and callers elsewhere wait for a fraction of what an election takes. Over real
+// sockets and directories: the leader closes and comes back as itself, over and over, while the two others lock.
 func TestPauseOfAGracefulLeaderChange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a leader down twenty times in real time")

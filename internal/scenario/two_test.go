@@ -8,8 +8,9 @@ import (
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
 
-// What two instances cost: either one that goes in order leaves a cluster of one behind, which works; one that crashes takes the cluster along until it is back. Without a disk it never comes back as
-// itself, so that only both anew found a cluster again, whose tokens are higher.
+// What two instances cost: either one that goes in order leaves a cluster of one behind, which works; one that crashes
+// takes the cluster along until it is back. Without a disk it never comes back as itself, so that only both anew found a
+// cluster again, whose tokens are higher.
 func TestTwoInstances(t *testing.T) {
 	t.Run("one leaves and comes back", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {

@@ -31,6 +31,8 @@ type Deployment struct {
 	size  func(rng *rand.Rand) int
 	disks func(rng *rand.Rand) bool
 	play  func(*deployment)
+
+	Costly bool // it takes as much processor time as ten of the others
 }
 
 // deployment is one run.
@@ -52,13 +54,13 @@ func Deployments() []Deployment {
 	three := func(rng *rand.Rand) int { return 3 + 2*rng.IntN(2) }
 	five := func(*rand.Rand) int { return 5 }
 	return []Deployment{
-		{"rolling replacement", 5 * time.Second, three, either, (*deployment).replaceAll},
-		{"rolling restart under new addresses", 5 * time.Second, three, always, (*deployment).restartAll},
-		{"five to one to five", 5 * time.Second, five, either, (*deployment).shrinkAndGrow},
-		{"four of five leave at once", 5 * time.Second, five, either, (*deployment).leaveAtOnce},
-		{"to fifty and back", 5 * time.Second, three, either, (*deployment).growAndShrink},
-		{"all at once under new addresses", 20 * time.Second, three, always, (*deployment).moveAll},
-		{"voters lost one by one", 10 * time.Second, func(*rand.Rand) int { return 7 }, either, (*deployment).loseOneByOne},
+		{Name: "rolling replacement", Waits: 5 * time.Second, size: three, disks: either, play: (*deployment).replaceAll},
+		{Name: "rolling restart under new addresses", Waits: 5 * time.Second, size: three, disks: always, play: (*deployment).restartAll},
+		{Name: "five to one to five", Waits: 5 * time.Second, size: five, disks: either, play: (*deployment).shrinkAndGrow},
+		{Name: "four of five leave at once", Waits: 5 * time.Second, size: five, disks: either, play: (*deployment).leaveAtOnce},
+		{Name: "to fifty and back", Waits: 5 * time.Second, size: three, disks: either, play: (*deployment).growAndShrink, Costly: true},
+		{Name: "all at once under new addresses", Waits: 20 * time.Second, size: three, disks: always, play: (*deployment).moveAll},
+		{Name: "voters lost one by one", Waits: 10 * time.Second, size: func(*rand.Rand) int { return 7 }, disks: either, play: (*deployment).loseOneByOne},
 	}
 }
 

@@ -51,7 +51,8 @@ type Settings struct {
 	Returns bool
 }
 
-// Read reads the settings by get, which is os.Getenv but for tests, and names all problems at once. Those of the node's own Config, Open finds.
+// Read reads the settings by get, which is os.Getenv but for tests, and names all problems at once. Those of the node's
+// own Config, Open finds.
 func Read(get func(string) string) (Settings, error) {
 	r := reader{get: get}
 	ip, port := r.text(IP, "127.0.0.1"), strconv.Itoa(r.number(Port, 7000))
