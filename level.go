@@ -11,11 +11,12 @@ import (
 	"github.com/quorumlock/quorumlock/internal/router"
 )
 
-// The feature level of a cluster is what all its members understand. It stands in the replicated state, never falls, and is raised by the leader with an entry of
-// the log. What a later level brings is not proposed before (mayPropose), and a binary that is below it is not admitted (refuseLevel), or stops when it
-// meets it (fsm.Apply, fsm.Restore).
+// The feature level of a cluster is what all its members understand. It stands in the replicated state, never falls, and is
+// raised by the leader with an entry of the log. What a later level brings is not proposed before (mayPropose), and a binary that
+// is below it is not admitted (refuseLevel), or stops when it meets it (fsm.Apply, fsm.Restore).
 
-// level is the cluster's feature level as far as this node has applied the log; zero before it was ever raised. It may lag behind, and is never ahead.
+// level is the cluster's feature level as far as this node has applied the log; zero before it was ever raised. It may lag
+// behind, and is never ahead.
 func (n *Node) level() uint32 { return n.fsm.header().Level }
 
 // mayPropose tells whether the cluster understands a command. Most are of the first level, which needs no look at the state.
@@ -26,8 +27,8 @@ func (n *Node) mayPropose(c *locktable.Command) error {
 	return n.binary.Allow(c, n.level())
 }
 
-// mayProposeHere is mayPropose on the leader, for commands of its own callers and of others. A leader that was elected a moment ago may not have
-// applied the entry that raised the level.
+// mayProposeHere is mayPropose on the leader, for commands of its own callers and of others. A leader that was elected a moment
+// ago may not have applied the entry that raised the level.
 func (n *Node) mayProposeHere(ctx context.Context, c *locktable.Command) error {
 	if n.mayPropose(c) == nil {
 		return nil
@@ -41,8 +42,9 @@ func (n *Node) mayProposeHere(ctx context.Context, c *locktable.Command) error {
 	return nil
 }
 
-// raiseLevel raises the feature level to what all members of the configuration have said they understand, if that is more. It keeps the place of a change of the
-// membership meanwhile: nobody is admitted between the look at the configuration and the entry.
+// raiseLevel raises the feature level to what all members of the configuration have said they understand, if that is more. It
+// keeps the place of a change of the membership meanwhile: nobody is admitted between the look at the configuration and the
+// entry.
 func (l *leadership) raiseLevel(ctx context.Context) error {
 	if err := l.beginChange(ctx); err != nil {
 		return err
@@ -69,11 +71,12 @@ func (l *leadership) raiseLevel(ctx context.Context) error {
 type tooOld struct{ want, have uint32 }
 
 func (e *tooOld) Error() string {
-	return fmt.Sprintf("the cluster is at feature level %d, and this server's binary knows %d: start it with the version that the other members have", e.want, e.have)
+	return fmt.Sprintf("the cluster is at feature level %d, and this server's binary knows %d: "+
+		"start it with the version that the other members have", e.want, e.have)
 }
 
-// refuseLevel is called in the place of a change of the membership. A binary that is below this one may be below the level, of which a leader elected a moment ago need
-// not have heard.
+// refuseLevel is called in the place of a change of the membership. A binary that is below this one may be below the level, of
+// which a leader elected a moment ago need not have heard.
 func (l *leadership) refuseLevel(ctx context.Context, have uint32) error {
 	if have < l.node.binary.Highest() {
 		if err := l.node.group.barrier(ctx); err != nil {

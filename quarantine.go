@@ -9,8 +9,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
 
-// quarantinePause is between two attempts of a claim in a quarantine, which lasts for more than a minute. The cluster keeps nothing of such a claim, so that a
-// state in quarantine has none; who waits comes back.
+// quarantinePause is between two attempts of a claim in a quarantine, which lasts for more than a minute. The cluster keeps
+// nothing of such a claim, so that a state in quarantine has none; who waits comes back.
 const quarantinePause = time.Second
 
 // ask sends the claim, over and over for as long as the cluster is in quarantine.
@@ -41,7 +41,8 @@ func (s *Session) rest(ctx context.Context, d time.Duration) {
 
 // quarantined says for people what a refused claim met.
 func quarantined(r *locktable.Result) string {
-	return fmt.Sprintf("the cluster was recovered, and grants no lock for %s after its start, for former holders may still believe in theirs", r.Detail)
+	return fmt.Sprintf("the cluster was recovered, and grants no lock for %s after its start, "+
+		"for former holders may still believe in theirs", r.Detail)
 }
 
 // inQuarantine adds to the error of a call that ended while it waited for the end of a quarantine what it waited for.

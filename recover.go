@@ -74,7 +74,8 @@ func (r *Recovery) String() string {
 	line("the directory is that of %s, %s; it reaches log index %d of term %d, %s", r.OldServerID, role, r.Index, r.Term, r.written())
 	line("lost: whatever the cluster acknowledged after that")
 	if len(r.Others) > 0 {
-		line("given up with the cluster: %d other members (%s); they can come back with empty data directories only", len(r.Others), strings.Join(r.Others, ", "))
+		line("given up with the cluster: %d other members (%s); they can come back with empty data directories only",
+			len(r.Others), strings.Join(r.Others, ", "))
 	}
 	line("dropped: %d sessions, %d holds, %d waiting claims", r.Sessions, r.Holds, r.Waiting)
 	line("every new token is above %d", r.TokensAbove)
@@ -136,10 +137,14 @@ func (c *Config) validateRecovery(opt RecoverOptions) error {
 		errs = append(errs, &FieldError{Field: "Config.Dir", Problem: "is needed: what is kept in memory is gone with its process"})
 	}
 	if opt.GiveUp == "" && !opt.DryRun {
-		errs = append(errs, &FieldError{Field: "RecoverOptions.GiveUp", Problem: "must name the cluster that is given up; a dry run tells its id"})
+		errs = append(errs, &FieldError{
+			Field: "RecoverOptions.GiveUp", Problem: "must name the cluster that is given up; a dry run tells its id",
+		})
 	}
 	if opt.TokenFloor < 0 || opt.TokenFloor > maxTokenFloor {
-		errs = append(errs, &FieldError{Field: "RecoverOptions.TokenFloor", Value: opt.TokenFloor, Problem: fmt.Sprintf("must lie between 0 and %d", maxTokenFloor)})
+		errs = append(errs, &FieldError{
+			Field: "RecoverOptions.TokenFloor", Value: opt.TokenFloor, Problem: fmt.Sprintf("must lie between 0 and %d", maxTokenFloor),
+		})
 	}
 	return errors.Join(errs...)
 }
@@ -202,27 +207,31 @@ func recoverStore(ctx context.Context, s *store.Store, cfg *Config, opt RecoverO
 	if err != nil {
 		return nil, err
 	}
-	cfg.Logger.Warn("a cluster was given up, and a new one made of one survivor's data", "given-up", r.OldClusterID, "cluster", r.ClusterID, "server", r.ServerID,
-		"index", r.Index, "sessions-dropped", r.Sessions, "holds-dropped", r.Holds, "no-lock-granted-for", r.Quarantine)
+	cfg.Logger.Warn("a cluster was given up, and a new one made of one survivor's data", "given-up", r.OldClusterID,
+		"cluster", r.ClusterID, "server", r.ServerID, "index", r.Index, "sessions-dropped", r.Sessions, "holds-dropped", r.Holds, "no-lock-granted-for", r.Quarantine)
 	return r, nil
 }
 
 // checkSurvivor compares the cluster that the state names with the other two places in which it may stand.
 func checkSurvivor(s *store.Store, h locktable.Header, opt RecoverOptions) error {
 	if h.ClusterID == "" {
-		return &FieldError{Field: "Config.Dir", Problem: "its cluster was never founded, so no lock has been granted: empty it, and start the node anew"}
+		return &FieldError{
+			Field: "Config.Dir", Problem: "its cluster was never founded, so no lock has been granted: empty it, and start the node anew",
+		}
 	}
 	if id := s.Identity().ClusterID; id != "" && id != h.ClusterID {
-		return &FieldError{Field: "Config.Dir", Problem: fmt.Sprintf("it belongs to cluster %s and has the state of cluster %s", id, h.ClusterID)}
+		return &FieldError{
+			Field: "Config.Dir", Problem: fmt.Sprintf("it belongs to cluster %s and has the state of cluster %s", id, h.ClusterID),
+		}
 	}
 	return opt.checkGivenUp(h.ClusterID)
 }
 
 const microseconds = "2006-01-02T15:04:05.000000Z"
 
-// raisedCounter is what all new tokens exceed. Tokens start at the wall clock in microseconds and rise by less than one in each, so a clock that is right is
-// ahead of all that the lost members may have granted (A5 in DESIGN.md); one that is behind what this member knows is not right, and only somebody who knows the highest token can do
-// without it.
+// raisedCounter is what all new tokens exceed. Tokens start at the wall clock in microseconds and rise by less than one in each,
+// so a clock that is right is ahead of all that the lost members may have granted (A5 in DESIGN.md); one that is behind what this
+// member knows is not right, and only somebody who knows the highest token can do without it.
 func raisedCounter(known locktable.Rev, lastEntry, now time.Time, floor Token) (locktable.Rev, error) {
 	own := time.UnixMicro(int64(known))
 	if lastEntry.After(own) {
@@ -230,8 +239,9 @@ func raisedCounter(known locktable.Rev, lastEntry, now time.Time, floor Token) (
 	}
 	if floor == 0 && now.Before(own) {
 		return 0, &FieldError{Field: "RecoverOptions.TokenFloor", Problem: fmt.Sprintf(
-			"is needed: this machine's clock (%s) is behind the cluster's own time (%s), so new tokens might not exceed those that the lost members granted; "+
-				"set the clock, or name the highest token that a fenced resource has seen", now.UTC().Format(microseconds), own.UTC().Format(microseconds))}
+			"is needed: this machine's clock (%s) is behind the cluster's own time (%s), so new tokens might not exceed those that the "+
+				"lost members granted; set the clock, or name the highest token that a fenced resource has seen",
+			now.UTC().Format(microseconds), own.UTC().Format(microseconds))}
 	}
 	return max(locktable.Rev(now.UnixMicro()), locktable.Rev(floor)), nil
 }
@@ -239,7 +249,8 @@ func raisedCounter(known locktable.Rev, lastEntry, now time.Time, floor Token) (
 func reportOf(s *store.Store, was *survivor, next *locktable.Table) *Recovery {
 	old, fresh := was.state.Header(), next.Header()
 	r := &Recovery{
-		OldClusterID: old.ClusterID, ClusterID: fresh.ClusterID, OldServerID: s.ServerID(), Index: was.index, Term: was.term, LastEntry: was.lastEntry,
+		OldClusterID: old.ClusterID, ClusterID: fresh.ClusterID, OldServerID: s.ServerID(),
+		Index: was.index, Term: was.term, LastEntry: was.lastEntry,
 		Sessions: old.Sessions, TokensAbove: Token(fresh.Counter), Quarantine: fresh.Quarantine.Wait,
 	}
 	for _, m := range was.servers {

@@ -8,7 +8,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
 
-// New tokens exceed what the survivor knows, what the clock says, and the floor; without a floor the clock must not be behind what the survivor knows.
+// New tokens exceed what the survivor knows, what the clock says, and the floor; without a floor the clock must not be behind
+// what the survivor knows.
 func TestRaisedCounter(t *testing.T) {
 	now := time.UnixMicro(1_780_000_000_000_000)
 	at := func(d time.Duration) locktable.Rev { return locktable.Rev(now.Add(d).UnixMicro()) }

@@ -22,8 +22,9 @@ type survivor struct {
 	servers     []membership.Server
 }
 
-// readSurvivor applies all that the store holds: the newest snapshot, and every entry after it, committed or not. The majority that could tell which of the last entries
-// were committed is gone, and an entry too many does no harm in a state of which no hold survives, while one that was acknowledged may be among them.
+// readSurvivor applies all that the store holds: the newest snapshot, and every entry after it, committed or not. The majority
+// that could tell which of the last entries were committed is gone, and an entry too many does no harm in a state of which no
+// hold survives, while one that was acknowledged may be among them.
 func readSurvivor(ctx context.Context, s *store.Store, by wire.Binary) (*survivor, error) {
 	r := &replay{survivor: &survivor{}, fsm: newFSM(clock.System(), by), store: s}
 	r.fsm.publish = func([]locktable.Event) {}

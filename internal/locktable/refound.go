@@ -9,19 +9,22 @@ import (
 // Refounding makes of the state of one cluster the first state of another: after the loss of a majority, and from a backup.
 type Refounding struct {
 	ClusterID string // of the new cluster
-	// Counter is at least the highest token that was ever granted, known to this state or not. The new counter is at least this one, and the state's own.
+	// Counter is at least the highest token that was ever granted, known to this state or not. The new counter is at least this
+	// one, and the state's own.
 	Counter Rev
 	Index   uint64 // log index of the new state, at least that of the state refounded
 }
 
-// Those who held a lock before stop believing in it 0.8 TTL after their last answer by their own clocks, whose rates differ from ours by less than 1.25:
-// see DESIGN.md, section 5. The margin is for what is between the last look of a holder at its clock and what it does then.
+// Those who held a lock before stop believing in it 0.8 TTL after their last answer by their own clocks, whose rates differ from
+// ours by less than 1.25: see DESIGN.md, section 5. The margin is for what is between the last look of a holder at its clock and
+// what it does then.
 const quarantineMargin = 5 * time.Second
 
-// Refounded is the first state of the new cluster. Nobody holds or waits for anything in it: sessions, claims, and what was remembered of them are gone, since
-// the state may lack what was acknowledged after it. What was decided for good stays: the limits of semaphores that a command set, the audit records, the
-// feature level. The counter is raised, so that every new token exceeds every old one. Then there is a quarantine, for nobody tells the old holders
-// anything: 1.25 times the longest TTL and a margin, and the longest lock delay that was wanted after a hold, since all holds end here against their holders' will.
+// Refounded is the first state of the new cluster. Nobody holds or waits for anything in it: sessions, claims, and what was
+// remembered of them are gone, since the state may lack what was acknowledged after it. What was decided for good stays: the
+// limits of semaphores that a command set, the audit records, the feature level. The counter is raised, so that every new token
+// exceeds every old one. Then there is a quarantine, for nobody tells the old holders anything: 1.25 times the longest TTL and a
+// margin, and the longest lock delay that was wanted after a hold, since all holds end here against their holders' will.
 func (s *Snapshot) Refounded(r Refounding) (*Table, error) {
 	h := s.Header()
 	switch {
@@ -53,7 +56,8 @@ func (s *Snapshot) Refounded(r Refounding) (*Table, error) {
 	return t, nil
 }
 
-// quarantineWait counts the delays of holds and of those that have ended already. A quarantine that goes on was made for such delays, too, and starts anew.
+// quarantineWait counts the delays of holds and of those that have ended already. A quarantine that goes on was made for such
+// delays, too, and starts anew.
 func (s *Snapshot) quarantineWait() time.Duration {
 	var longest time.Duration
 	for c := range s.Claims() {

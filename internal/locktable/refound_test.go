@@ -11,7 +11,8 @@ import (
 // opRefound stands for a refounding in a script of commands: ClusterID, Rev = least counter.
 const opRefound Op = 200
 
-// refound does it to the tables and the model, which begin another life with it. The effects tell what a member finds in the new state.
+// refound does it to the tables and the model, which begin another life with it. The effects tell what a member finds in the new
+// state.
 func (tr *trial) refound(index uint64, c *Command) (Result, Effects, error) {
 	var eff Effects
 	for s := range tr.table.Sessions() {
@@ -100,7 +101,8 @@ func TestRefoundedRefuses(t *testing.T) {
 	}
 }
 
-// I14: of a state with everything in it no session and no hold is left, every counter value in it lies below the new ones, and what was decided for good is there.
+// I14: of a state with everything in it no session and no hold is left, every counter value in it lies below the new ones, and
+// what was decided for good is there.
 func TestRefoundedState(t *testing.T) {
 	old := recordsOf(rich(t).Snapshot())
 	for name, floor := range map[string]Rev{"raised": old.header.Counter + 1000, "ahead already": 5} {

@@ -18,7 +18,8 @@ import (
 // raiseBound is from the moment in which the last member has the newer binary to the raised level.
 const raiseBound = 10 * time.Second
 
-// versions are the levels of the instances' binaries, from their next start on. Proclaim stands for a command that came with level 2: an older binary does not know it.
+// versions are the levels of the instances' binaries, from their next start on. Proclaim stands for a command that came with
+// level 2: an older binary does not know it.
 type versions [8]atomic.Uint32
 
 func (v *versions) set(level uint32, instances ...int) {
@@ -106,8 +107,9 @@ func leads(t *testing.T, c *quorumlocktest.Cluster, i int) {
 	}
 }
 
-// S103: a rolling upgrade in each order, and in each state of it every member leads once. What came with the new version is refused, with an error that says so, as long as one
-// member is older, on every node and under every leader; it is used from the moment in which the last one is new. Nobody fails, and all have one state.
+// S103: a rolling upgrade in each order, and in each state of it every member leads once. What came with the new version is
+// refused, with an error that says so, as long as one member is older, on every node and under every leader; it is used from the
+// moment in which the last one is new. Nobody fails, and all have one state.
 func TestRollingUpgradeRaisesTheLevel(t *testing.T) {
 	for _, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
@@ -217,8 +219,9 @@ func TestLevelWaitsForWhoIsAway(t *testing.T) {
 	})
 }
 
-// S103: after the level was raised, members go back to the older binary. Each fails with an error that says so before it applies what it cannot read, whether its log or a snapshot
-// from the others tells it; it does so at each start, and with the newer binary it is what it was. The others go on.
+// S103: after the level was raised, members go back to the older binary. Each fails with an error that says so before it applies
+// what it cannot read, whether its log or a snapshot from the others tells it; it does so at each start, and with the newer
+// binary it is what it was. The others go on.
 func TestRollbackAfterTheLevelWasRaised(t *testing.T) {
 	for name, test := range map[string]struct {
 		entries int // while it is away
@@ -298,7 +301,8 @@ func refusedAsTooOld(t *testing.T, c *quorumlocktest.Cluster, i int, former stri
 	}
 }
 
-// S103: all members go back at once. None of them applies what it cannot read, and none grants anything; with the newer binary they are what they were.
+// S103: all members go back at once. None of them applies what it cannot read, and none grants anything; with the newer binary
+// they are what they were.
 func TestAllMembersGoBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, v := mixed(t, [3]uint32{2, 2, 2})

@@ -16,9 +16,10 @@ type Succession struct {
 	State       func(w io.Writer) error
 }
 
-// Succeed gives the member's identity up for good and hands its place to a successor: the next Open finds a store with a new server id, which is returned, with the identity
-// given, and with a snapshot in which it is the only voter. All of it, or nothing: after a crash, or an error, at any point the store is the former one, as it was, or the successor's. Until then
-// this one goes on. The snapshot is read back and verified (Options.VerifySnapshot) before the former store is given up.
+// Succeed gives the member's identity up for good and hands its place to a successor: the next Open finds a store with a new
+// server id, which is returned, with the identity given, and with a snapshot in which it is the only voter. All of it, or
+// nothing: after a crash, or an error, at any point the store is the former one, as it was, or the successor's. Until then this
+// one goes on. The snapshot is read back and verified (Options.VerifySnapshot) before the former store is given up.
 func (s *Store) Succeed(sn Succession) (serverID string, err error) {
 	serverID = newServerID()
 	return serverID, s.write("hand over to a successor", func() error {
@@ -42,14 +43,16 @@ type successor struct {
 	discard func() error
 }
 
-// fill writes the term, the snapshot, and nothing else: there is no vote, since nobody has asked this server for one, and no entry.
+// fill writes the term, the snapshot, and nothing else: there is no vote, since nobody has asked this server for one, and no
+// entry.
 func (s *Store) fill(next *successor, serverID string, sn Succession) error {
 	key := []byte(keyCurrentTerm)
 	term := binary.BigEndian.AppendUint64(nil, sn.Term)
 	if err := next.stable.Set(key, sealValue(key, term)); err != nil {
 		return err
 	}
-	alone := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(serverID), Address: raft.ServerAddress(serverID), Suffrage: raft.Voter}}}
+	self := raft.Server{ID: raft.ServerID(serverID), Address: raft.ServerAddress(serverID), Suffrage: raft.Voter}
+	alone := raft.Configuration{Servers: []raft.Server{self}}
 	sink, err := next.snapshots.Create(raft.SnapshotVersionMax, sn.Index, sn.Term, alone, sn.Index, plainPeers{})
 	if err != nil {
 		return err
@@ -78,7 +81,8 @@ func (s *Store) readBack(snapshots raft.SnapshotStore, id string) error {
 	return nil
 }
 
-// plainPeers is all that raft's file store wants of a transport: the form in which peers stood in the snapshots of its first version.
+// plainPeers is all that raft's file store wants of a transport: the form in which peers stood in the snapshots of its first
+// version.
 type plainPeers struct{ raft.Transport }
 
 func (plainPeers) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }

@@ -13,8 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// heirPrefix begins the names of the subdirectories that hold the data of successors. Identity, log and snapshots of a member that succeeded another stand in one of its own, which
-// meta names: so the replacement of meta, one atomic rename, is the moment in which all of them change.
+// heirPrefix begins the names of the subdirectories that hold the data of successors. Identity, log and snapshots of a member
+// that succeeded another stand in one of its own, which meta names: so the replacement of meta, one atomic rename, is the moment
+// in which all of them change.
 const heirPrefix = "heir-"
 
 // data is where a file of the member itself stands: in the directory, or in that of a successor.
@@ -30,7 +31,8 @@ type heir struct {
 func (d *dataDir) succeed(serverID string) (*successor, error) {
 	h := &heir{owner: d}
 	h.path, h.logger = d.path, d.logger
-	h.meta = dirMeta{ServerID: serverID, Cluster: d.meta.Cluster, Created: time.Now().UTC(), Complete: true, Heir: heirPrefix + serverID}
+	h.meta = d.meta
+	h.meta.ServerID, h.meta.Created, h.meta.Heir = serverID, time.Now().UTC(), heirPrefix+serverID
 	if err := os.Mkdir(h.data(""), 0o700); err != nil {
 		return nil, err
 	}

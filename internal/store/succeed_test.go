@@ -110,8 +110,8 @@ func newestSnapshot(t *testing.T, s *Store) string {
 	return string(b)
 }
 
-// The store that is open goes on; the next one is that of the successor, at each start, and nothing of the former member is left. A successor can be
-// succeeded, and can retire.
+// The store that is open goes on; the next one is that of the successor, at each start, and nothing of the former member is left.
+// A successor can be succeeded, and can retire.
 func TestASuccessorComesAlone(t *testing.T) {
 	for name, opt := range lastingForms(t) {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +200,8 @@ func TestAFailedSuccessionChangesNothing(t *testing.T) {
 	}
 }
 
-// Each write of a succession fails in turn, and then it stops being one of them: the next Open finds one of the two members, whole.
+// Each write of a succession fails in turn, and then it stops being one of them: the next Open finds one of the two members,
+// whole.
 func TestSuccessionFailsAtEachWrite(t *testing.T) {
 	broken := errors.New("broken")
 	for nth := 1; ; nth++ {
@@ -233,7 +234,8 @@ func TestSuccessionFailsAtEachWrite(t *testing.T) {
 	}
 }
 
-// A directory as a crash leaves it in the middle of a succession, or right after, is opened: it is that of the former member, or that of the successor.
+// A directory as a crash leaves it in the middle of a succession, or right after, is opened: it is that of the former member, or
+// that of the successor.
 func TestCrashOfASuccessionInADirectory(t *testing.T) {
 	opt := Options{Dir: t.TempDir(), Cluster: "c"}
 	s := inhabited(t, opt)
