@@ -15,9 +15,14 @@ import (
 // raised by the leader with an entry of the log. What a later level brings is not proposed before (mayPropose), and a binary that
 // is below it is not admitted (refuseLevel), or stops when it meets it (fsm.Apply, fsm.Restore).
 
-// level is the cluster's feature level as far as this node has applied the log; zero before it was ever raised. It may lag
-// behind, and is never ahead.
-func (n *Node) level() uint32 { return n.fsm.header().Level }
+// level is the cluster's feature level as far as this node has applied the log, or as it was told if it is a client; zero before it
+// was ever raised. It may lag behind, and is never ahead.
+func (n *Node) level() uint32 {
+	if r := n.roster.Load(); n.isClient() && r != nil {
+		return r.level
+	}
+	return n.fsm.header().Level
+}
 
 // mayPropose tells whether the cluster understands a command. Most are of the first level, which needs no look at the state.
 func (n *Node) mayPropose(c *locktable.Command) error {

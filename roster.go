@@ -16,6 +16,7 @@ import (
 type roster struct {
 	leader  string
 	term    uint64
+	level   uint32 // feature level
 	servers []membership.Server
 }
 
@@ -111,7 +112,7 @@ func (n *Node) loseLeader() {
 }
 
 func (n *Node) noteRoster(reply *wire.RosterReply) {
-	r := &roster{leader: reply.LeaderID, term: reply.Term}
+	r := &roster{leader: reply.LeaderID, term: reply.Term, level: reply.Level}
 	for _, s := range reply.Servers {
 		r.servers = append(r.servers, membership.Server{ID: s.ServerID, Voter: s.Voter})
 		if s.Addr != "" && s.ServerID != n.id {
@@ -179,7 +180,7 @@ func (n *Node) rosterReply() wire.RosterReply {
 		return reply
 	}
 	servers, index := n.group.configuration()
-	reply.LeaderID, reply.Term, reply.Index = n.group.leader(), n.group.term(), index
+	reply.LeaderID, reply.Term, reply.Index, reply.Level = n.group.leader(), n.group.term(), index, n.level()
 	for _, s := range n.named(servers) {
 		reply.Servers = append(reply.Servers, wire.RosterServer{ServerID: s.ID, Name: s.Name, Addr: s.Addr, Voter: s.Voter})
 	}

@@ -29,10 +29,12 @@ func (v *versions) set(level uint32, instances ...int) {
 }
 
 func (v *versions) option() quorumlocktest.Option {
-	return quorumlocktest.Configure(func(i int, cfg *quorumlock.Config) {
-		later := map[locktable.Op]uint32{locktable.OpProclaim: 2}
-		sim.Attach(cfg, &sim.Env{Binary: wire.Binary{Level: v[i].Load(), Later: later}})
-	})
+	return quorumlocktest.Configure(v.attach)
+}
+
+func (v *versions) attach(i int, cfg *quorumlock.Config) {
+	later := map[locktable.Op]uint32{locktable.OpProclaim: 2}
+	sim.Attach(cfg, &sim.Env{Binary: wire.Binary{Level: v[i].Load(), Later: later}})
 }
 
 // mixed is a cluster of three whose binaries have these levels.
@@ -346,5 +348,32 @@ func TestAllMembersGoBack(t *testing.T) {
 		}
 		allGoOn(t, c)
 		c.CheckState()
+	})
+}
+
+// A client is told of the level, and uses what it allows as the members do; one whose binary is older than the level is refused.
+func TestClientUsesTheLevel(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		v := new(versions)
+		v.set(2, 0, 1, 2, 3)
+		v.set(1, 4)
+		c := quorumlocktest.New(t, 3, quorumlocktest.Configure(func(i int, cfg *quorumlock.Config) {
+			v.attach(i, cfg)
+			if i >= 3 {
+				cfg.Role, cfg.Expect = quorumlock.RoleClient, 0
+			}
+		}))
+		awaitLevel(t, c, 2, 0, 1, 2)
+		client := c.Grow()
+		c.WaitReady()
+		if err := proclaims(t, c.Node(client)); err != nil {
+			t.Error(err)
+		}
+		old := c.Node(c.Grow())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := old.Ready(ctx); !errors.Is(err, quorumlock.ErrLevel) {
+			t.Errorf("ready of a client with an older binary: %v", err)
+		}
 	})
 }

@@ -27,6 +27,7 @@ type RosterReply struct {
 	LeaderID  string // empty while none is known
 	Term      uint64
 	Index     uint64 // where the configuration stands in the log
+	Level     uint32 // the cluster's feature level
 	Servers   []RosterServer
 }
 
@@ -75,6 +76,7 @@ func AppendRosterReply(dst []byte, m *RosterReply) []byte {
 	w.String(m.LeaderID)
 	w.Uvarint(m.Term)
 	w.Uvarint(m.Index)
+	w.Uvarint(uint64(m.Level))
 	w.Uvarint(uint64(len(m.Servers)))
 	for _, s := range m.Servers {
 		w.String(s.ServerID)
@@ -93,6 +95,7 @@ func DecodeRosterReply(b []byte) (RosterReply, error) {
 		m.LeaderID = r.String()
 		m.Term = r.Uvarint()
 		m.Index = r.Uvarint()
+		m.Level = r.Uint32()
 		m.Servers = list(r, minRosterServer, func(r *Reader) RosterServer {
 			return RosterServer{ServerID: r.String(), Name: r.String(), Addr: r.String(), Voter: r.Bool()}
 		})

@@ -171,7 +171,7 @@ func goldenValues() map[string]any {
 			Points: []HashPoint{{Index: 1024, Hash: [32]byte{1, 31: 2}}, {Index: 2048, Hash: [32]byte{3, 31: 4}}},
 		},
 		"roster reply": RosterReply{
-			ClusterID: "cluster-1", LeaderID: "server-2", Term: 4, Index: 17, Servers: []RosterServer{
+			ClusterID: "cluster-1", LeaderID: "server-2", Term: 4, Index: 17, Level: 1, Servers: []RosterServer{
 				{ServerID: "server-1", Name: "web-1", Addr: "10.0.0.1:7946"}, {ServerID: "server-2", Name: "web-2", Addr: "10.0.0.2:7946", Voter: true},
 			},
 		},
