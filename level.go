@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/commit"
 	"github.com/quorumlock/quorumlock/internal/locktable"
@@ -31,6 +32,31 @@ func (n *Node) mayPropose(c *locktable.Command) error {
 	}
 	return n.binary.Allow(c, n.level())
 }
+
+// mayAsk is mayPropose for whoever calls on this node. If the level is too low here, this node may only lag behind: it
+// looks again when it has caught up with the leader. A leader is not asked for the command itself, for it may be the one
+// whose binary does not know it.
+func (n *Node) mayAsk(ctx context.Context, op, name string, c *locktable.Command) error {
+	if n.mayPropose(c) == nil {
+		return nil
+	}
+	mark, err := n.router.Do(ctx, &locktable.Command{Op: locktable.OpBarrier}, router.Options{})
+	if err != nil {
+		return n.explain(failure(ctx, op, name, err))
+	}
+	for end := time.Now().Add(catchUpBound); n.fsm.header().Index < mark.Index && time.Now().Before(end) && ctx.Err() == nil; {
+		pause(ctx, catchUpPace)
+	}
+	if err := n.mayPropose(c); err != nil {
+		return &WaitError{Op: op, Name: name, Err: err, unsent: true}
+	}
+	return nil
+}
+
+const (
+	catchUpBound = time.Second // a follower applies within a tenth of it
+	catchUpPace  = 10 * time.Millisecond
+)
 
 // mayProposeHere is mayPropose on the leader, for commands of its own callers and of others. A leader that was elected a moment
 // ago may not have applied the entry that raised the level.

@@ -332,8 +332,8 @@ func (n *Node) usable(ctx context.Context, op string) error {
 
 // do routes a command and turns errors into this package's. A leader that has not founded the cluster yet is about to: it is waited for.
 func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, opt router.Options) (locktable.Result, error) {
-	if err := n.mayPropose(cmd); err != nil {
-		return locktable.Result{}, &WaitError{Op: op, Name: name, Err: err, unsent: true}
+	if err := n.mayAsk(ctx, op, name, cmd); err != nil {
+		return locktable.Result{}, err
 	}
 	for {
 		res, err := n.router.Do(ctx, cmd, opt)
