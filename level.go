@@ -34,7 +34,7 @@ func (n *Node) mayPropose(c *locktable.Command) error {
 }
 
 // mayAsk is mayPropose for whoever calls on this node. If the level is too low here, this node may only lag behind: it
-// looks again when it has caught up with the leader. A leader is not asked for the command itself, for it may be the one
+// looks again when it has caught up with the leader, or, as a client, has asked it. A leader is not asked for the command itself, for it may be the one
 // whose binary does not know it.
 func (n *Node) mayAsk(ctx context.Context, op, name string, c *locktable.Command) error {
 	if n.mayPropose(c) == nil {
@@ -44,7 +44,10 @@ func (n *Node) mayAsk(ctx context.Context, op, name string, c *locktable.Command
 	if err != nil {
 		return n.explain(failure(ctx, op, name, err))
 	}
-	for end := time.Now().Add(catchUpBound); n.fsm.header().Index < mark.Index && time.Now().Before(end) && ctx.Err() == nil; {
+	if n.isClient() {
+		n.followGroup()
+	}
+	for end := time.Now().Add(catchUpBound); !n.isClient() && n.fsm.header().Index < mark.Index && time.Now().Before(end) && ctx.Err() == nil; {
 		pause(ctx, catchUpPace)
 	}
 	if err := n.mayPropose(c); err != nil {
