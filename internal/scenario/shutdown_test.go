@@ -309,25 +309,25 @@ func everyCall(ctx context.Context, n *quorumlock.Node, s *quorumlock.Session) m
 // closeRoundsEnv is how many rounds TestS106CloseAtRandomTimes makes, if it is set.
 const closeRoundsEnv = "QUORUMLOCK_CLOSE_ROUNDS"
 
-// closeRounds is a share of the scenario's thousand that each run can afford.
-func closeRounds(t *testing.T) uint64 {
+// rounds is what an environment variable says, or the share of it that each run can afford.
+func rounds(t *testing.T, env string, share uint64) uint64 {
 	t.Helper()
-	text := os.Getenv(closeRoundsEnv)
+	text := os.Getenv(env)
 	if text == "" {
-		return 24
+		return share
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 {
-		t.Fatalf("%s=%q is no number of rounds", closeRoundsEnv, text)
+		t.Fatalf("%s=%q is no number of rounds", env, text)
 	}
 	return n
 }
 
 // S106: nodes are closed at random times while they found, join, change leaders, take snapshots and are sent one, and are cut
 // off or face peers that swallow everything. Each Close ends in time; that no goroutine is left is TestMain's to say. Scaled:
-// see closeRounds.
+// a share of the thousand, see closeRoundsEnv.
 func TestS106CloseAtRandomTimes(t *testing.T) {
-	for seed := range closeRounds(t) {
+	for seed := range rounds(t, closeRoundsEnv, 16) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
