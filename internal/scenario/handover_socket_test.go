@@ -15,7 +15,7 @@ import (
 
 const (
 	handOversEnv  = "QUORUMLOCK_HANDOVERS" // how many are made, if it is set; 21 give a median to speak of
-	handOverPause = 2 * time.Second // generous; what is aimed at is 100 ms, and the median is printed
+	handOverPause = 2 * time.Second        // generous; what is aimed at is 100 ms, and the median is printed
 )
 
 // A leader that stops in order hands over, and callers elsewhere wait for a fraction of what an election takes. Over real
