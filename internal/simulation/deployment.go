@@ -214,7 +214,7 @@ func (d *deployment) lockOnce(in *instance, node *quorumlock.Node, name string, 
 		return
 	}
 	if here {
-		d.took(in, name, took)
+		d.took(name, took)
 	}
 	d.busy(h, length)
 	d.leave(h)
@@ -227,15 +227,13 @@ func (d *deployment) lockOnce(in *instance, node *quorumlock.Node, name string, 
 	}
 }
 
-func (d *deployment) took(in *instance, name string, took time.Duration) {
+func (d *deployment) took(name string, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.locks++
-	if slices.Contains(locks, name) || took <= d.longest {
-		return
+	if !slices.Contains(locks, name) {
+		d.longest = max(d.longest, took)
 	}
-	d.longest = took
-	d.t.Logf("%v: lock of %q on instance %d took %v", time.Since(d.started), name, in.index, took)
 }
 
 // some pauses for up to most.
