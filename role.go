@@ -101,9 +101,10 @@ func (n *Node) leaderless() bool {
 // replicates tells whether this node is in the configuration that it has, and hears a leader.
 func (n *Node) replicates() bool { return n.group.leader() != "" && n.inConfiguration() }
 
-// inConfiguration tells whether this node is in the group by its own state, and listed by what it was told if it is a client.
+// inConfiguration tells whether this node is in the group by its own state.
 func (n *Node) inConfiguration() bool { return contains(n.group.servers(), n.id) }
 
+// listed is the same by what it was told, if it is a client.
 func (n *Node) listed() bool { return contains(n.servers(), n.id) }
 
 func contains(list []membership.Server, id string) bool {
