@@ -61,6 +61,9 @@ func TestJudge(t *testing.T) {
 		"another lock, lower":          {"r", last, fence.Grant{Cluster: "c1", Lock: "job-y", Token: 1}, fence.ErrWrongLock},
 		"no token":                     {"r", fence.Grant{}, grant(0), fence.ErrInvalid},
 		"negative token":               {"r", fence.Grant{}, grant(-1), fence.ErrInvalid},
+		"highest token":                {"r", last, grant(fence.MaxToken), nil},
+		"a time in nanoseconds":        {"r", last, grant(1_796_157_310_875_344_000), fence.ErrInvalid},
+		"token too high":               {"r", last, grant(fence.MaxToken + 1), fence.ErrInvalid},
 		"no lock":                      {"r", fence.Grant{}, fence.Grant{Cluster: "c1", Token: 1}, fence.ErrInvalid},
 		"no cluster":                   {"r", fence.Grant{}, fence.Grant{Lock: "l", Token: 1}, fence.ErrInvalid},
 		"no resource":                  {"", fence.Grant{}, grant(1), fence.ErrInvalid},
@@ -102,6 +105,17 @@ func TestContextCarriesGrants(t *testing.T) {
 				t.Errorf("got %v, %v, want %v, %v", g, err, test.want, test.err)
 			}
 		})
+	}
+}
+
+// What a context carries is not the caller's to change any more: a stale holder's context cannot become its successor's.
+func TestContextKeepsItsGrants(t *testing.T) {
+	given := []fence.Grant{{Cluster: "c", Lock: "l", Token: 41}}
+	ctx := fence.NewContext(context.Background(), given...)
+	given[0].Token = 42
+	fence.Grants(ctx)[0].Token = 43
+	if g, err := fence.FromContext(ctx, "r"); err != nil || g.Token != 41 {
+		t.Errorf("%v, %v", g, err)
 	}
 }
 
