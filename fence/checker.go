@@ -14,7 +14,8 @@ type Checker interface {
 	// If write returns an error or panics, what it did in the step is taken back; a Checker that cannot do so is a Rollbacker too, and says so.
 	//
 	// The errors of a refusal are *StaleTokenError, *WrongLockError, *FieldError and ErrNoGrant; write has not run then. The error of write is returned such
-	// that errors.Is and errors.As find it. One that leaves open whether the step took effect matches ErrUnknownOutcome, whatever else it matches.
+	// that errors.Is and errors.As find it. One that leaves open whether the step took effect matches ErrUnknownOutcome, whatever else it matches; any other after
+	// write succeeded is taken for such a one, unless it matches ErrNotWritten.
 	Do(ctx context.Context, resource string, write func(ctx context.Context) error) error
 }
 

@@ -8,7 +8,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/fence/httpfence"
@@ -44,35 +47,42 @@ func TestAnswerTellsTheOutcome(t *testing.T) {
 		want    int
 		err     error // that the client has of it
 	}{
-		"all is well":                  {passes, fine, 200, nil},
-		"stale":                        {refuses(stale), fine, 412, fence.ErrStaleToken},
-		"stale, wrapped":               {refuses(fmt.Errorf("store: %w", stale)), fine, 412, fence.ErrStaleToken},
-		"wrong lock":                   {refuses(&fence.WrongLockError{Resource: "r", Lock: "a", Guard: "b"}), fine, 409, fence.ErrWrongLock},
-		"bad resource":                 {refuses(&fence.FieldError{Field: "resource", Problem: "bad"}), fine, 400, fence.ErrInvalid},
-		"no grant for it":              {refuses(fence.ErrNoGrant), fine, 428, fence.ErrNoGrant},
-		"store down":                   {refuses(errStore), fine, 503, httpfence.ErrNotWritten},
-		"guard full":                   {refuses(fence.ErrFull), fine, 503, httpfence.ErrNotWritten},
-		"cancelled before":             {refuses(context.Canceled), fine, 503, httpfence.ErrNotWritten},
-		"nothing run":                  {refuses(nil), fine, 500, httpfence.ErrNotWritten},
-		"commit fails":                 {commits(errStore), fine, 500, fence.ErrUnknownOutcome},
-		"commit cancelled":             {commits(context.Canceled), fine, 500, fence.ErrUnknownOutcome},
-		"commit unknown":               {commits(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, errStore)), fine, 500, fence.ErrUnknownOutcome},
-		"stale at the write":           {commits(stale), fine, 412, fence.ErrStaleToken}, // a conditional write judges last
-		"the handler refuses":          {passes, status(404), 404, nil},
-		"the handler fails":            {passes, status(500), 500, nil},
-		"the handler answers 412":      {passes, status(412), 412, nil},
-		"fails, and a commit would":    {commits(errStore), status(409), 409, nil},
-		"redirect":                     {passes, status(303), 303, nil},
-		"no content":                   {passes, status(204), 204, nil},
-		"switching protocols":          {passes, status(101), 500, httpfence.ErrNotWritten},
-		"status too low":               {passes, status(42), 500, httpfence.ErrNotWritten},
-		"status zero":                  {passes, status(0), 500, httpfence.ErrNotWritten},
-		"status too high":              {passes, status(1000), 500, httpfence.ErrNotWritten},
-		"early hints are left out":     {passes, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(103); rw.WriteHeader(201) }, 201, nil},
-		"gives up without an answer":   {passes, gives(errStore), 500, httpfence.ErrNotWritten},
-		"gives up on a stale token":    {passes, gives(stale), 412, fence.ErrStaleToken},
-		"gives up, outcome unknown":    {passes, gives(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, stale)), 500, fence.ErrUnknownOutcome},
-		"gives up with an answer":      {passes, func(rw http.ResponseWriter, r *http.Request) { httpfence.Fail(r, errStore); rw.WriteHeader(422) }, 422, nil},
+		"all is well":                {passes, fine, 200, nil},
+		"stale":                      {refuses(stale), fine, 412, fence.ErrStaleToken},
+		"stale, wrapped":             {refuses(fmt.Errorf("store: %w", stale)), fine, 412, fence.ErrStaleToken},
+		"wrong lock":                 {refuses(&fence.WrongLockError{Resource: "r", Lock: "a", Guard: "b"}), fine, 409, fence.ErrWrongLock},
+		"bad resource":               {refuses(&fence.FieldError{Field: "resource", Problem: "bad"}), fine, 400, fence.ErrInvalid},
+		"no grant for it":            {refuses(fence.ErrNoGrant), fine, 428, fence.ErrNoGrant},
+		"store down":                 {refuses(errStore), fine, 503, httpfence.ErrNotWritten},
+		"guard full":                 {refuses(fence.ErrFull), fine, 503, httpfence.ErrNotWritten},
+		"cancelled before":           {refuses(context.Canceled), fine, 503, httpfence.ErrNotWritten},
+		"nothing run":                {refuses(nil), fine, 500, httpfence.ErrNotWritten},
+		"commit fails":               {commits(errStore), fine, 500, fence.ErrUnknownOutcome},
+		"commit cancelled":           {commits(context.Canceled), fine, 500, fence.ErrUnknownOutcome},
+		"commit unknown":             {commits(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, errStore)), fine, 500, fence.ErrUnknownOutcome},
+		"stale at the write":         {commits(stale), fine, 412, fence.ErrStaleToken}, // a conditional write judges last
+		"taken back, for certain":    {commits(fmt.Errorf("%w: %w", fence.ErrNotWritten, errStore)), fine, 503, httpfence.ErrNotWritten},
+		"the handler refuses":        {passes, status(404), 404, nil},
+		"the handler fails":          {passes, status(500), 500, nil},
+		"the handler answers 412":    {passes, status(412), 412, nil},
+		"fails, and a commit would":  {commits(errStore), status(409), 409, nil},
+		"redirect":                   {passes, status(303), 303, nil},
+		"no content":                 {passes, status(204), 204, nil},
+		"switching protocols":        {passes, status(101), 500, httpfence.ErrNotWritten},
+		"status too low":             {passes, status(42), 500, httpfence.ErrNotWritten},
+		"status zero":                {passes, status(0), 500, httpfence.ErrNotWritten},
+		"status too high":            {passes, status(1000), 500, httpfence.ErrNotWritten},
+		"early hints are left out":   {passes, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(103); rw.WriteHeader(201) }, 201, nil},
+		"gives up without an answer": {passes, gives(errStore), 500, httpfence.ErrNotWritten},
+		"gives up on a stale token":  {passes, gives(stale), 412, fence.ErrStaleToken},
+		"gives up, outcome unknown":  {passes, gives(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, stale)), 500, fence.ErrUnknownOutcome},
+		"gives up with an answer":    {passes, func(rw http.ResponseWriter, r *http.Request) { httpfence.Fail(r, errStore); rw.WriteHeader(422) }, 422, nil},
+		"gives up, unknown, answers": {passes, func(rw http.ResponseWriter, r *http.Request) {
+			httpfence.Fail(r, fence.ErrUnknownOutcome)
+			rw.WriteHeader(422)
+		}, 500, fence.ErrUnknownOutcome},
+		"gives up with a panic error":  {passes, gives(&httpfence.PanicError{Value: "x"}), 500, httpfence.ErrNotWritten},
+		"gives up, no equality":        {passes, gives(noEquality{stale, map[string]string{}}), 412, fence.ErrStaleToken},
 		"gives up after a good status": {passes, func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(200); httpfence.Fail(r, errStore) }, 500, httpfence.ErrNotWritten},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,6 +95,78 @@ func TestAnswerTellsTheOutcome(t *testing.T) {
 				t.Errorf("Retry-After %q with status %d", retry, c.want)
 			}
 		})
+	}
+}
+
+// noEquality is an error of a type whose values panic when they are compared.
+type noEquality struct {
+	error
+	more any
+}
+
+func (e noEquality) Unwrap() error { return e.error }
+
+// A checker's word that the outcome is unknown stands, whatever its last run came to.
+func TestUnknownOutcomeOutlivesAFailedRun(t *testing.T) {
+	stale := &fence.StaleTokenError{Resource: "r", Token: 41, Highest: 42}
+	for name, last := range map[string]http.HandlerFunc{
+		"answered": func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(409) },
+		"failed":   func(_ http.ResponseWriter, r *http.Request) { httpfence.Fail(r, errStore) },
+		"refused":  func(_ http.ResponseWriter, r *http.Request) { httpfence.Fail(r, stale) },
+		"succeeds": fine,
+	} {
+		runs := 0
+		checker := checkerFunc(func(ctx context.Context, _ string, write func(context.Context) error) error {
+			_ = write(ctx) // the answer to its commit is lost
+			return errors.Join(fence.ErrUnknownOutcome, write(ctx))
+		})
+		resp := serve(t, checker, func(rw http.ResponseWriter, r *http.Request) {
+			if runs++; runs == 2 {
+				last(rw, r)
+			}
+		})
+		checkStatus(t, resp, 500)
+		if err := httpfence.Error(resp); !errors.Is(err, fence.ErrUnknownOutcome) || runs != 2 {
+			t.Errorf("%s: %v after %d runs", name, err, runs)
+		}
+	}
+}
+
+// What a run has said about a write past the step is not settled by the next run's failure.
+func TestDoubtOfARunOutlivesTheNext(t *testing.T) {
+	runs := 0
+	resp := serve(t, &repeats{}, func(rw http.ResponseWriter, r *http.Request) {
+		if runs++; runs == 1 {
+			httpfence.Fail(r, fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, errConflict))
+			return
+		}
+		rw.WriteHeader(409)
+	})
+	if err := httpfence.Error(resp); !errors.Is(err, fence.ErrUnknownOutcome) || runs != 2 {
+		t.Errorf("%v after %d runs", err, runs)
+	}
+}
+
+// A Guard cannot take back what next did before it failed, so nobody is told that nothing was written. What next answers is its own to say.
+func TestWhatCannotBeTakenBackIsUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		next http.HandlerFunc
+		want int
+		err  error
+	}{
+		"too long":          {func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(make([]byte, 11)) }, 500, fence.ErrUnknownOutcome},
+		"not its length":    {func(rw http.ResponseWriter, _ *http.Request) { rw.Header().Set("Content-Length", "3") }, 500, fence.ErrUnknownOutcome},
+		"no such status":    {func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(101) }, 500, fence.ErrUnknownOutcome},
+		"fails":             {func(_ http.ResponseWriter, r *http.Request) { httpfence.Fail(r, errStore) }, 500, fence.ErrUnknownOutcome},
+		"fails, says so":    {func(_ http.ResponseWriter, r *http.Request) { httpfence.Fail(r, fence.ErrNotWritten) }, 500, fence.ErrUnknownOutcome},
+		"answers":           {func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(409) }, 409, nil},
+		"answers and fails": {func(rw http.ResponseWriter, r *http.Request) { httpfence.Fail(r, errStore); rw.WriteHeader(503) }, 503, nil},
+	} {
+		resp := serve(t, new(fence.Guard), c.next, httpfence.MaxResponse(10))
+		checkStatus(t, resp, c.want)
+		if err := httpfence.Error(resp); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.err)
+		}
 	}
 }
 
@@ -104,6 +186,8 @@ func (c *commits) Do(ctx context.Context, resource string, write func(context.Co
 		return nil
 	})
 }
+
+func (c *commits) RollsBack() bool { return true }
 
 // What next fails at is rolled back, and its response is as it made it.
 func TestFailedHandlerIsRolledBack(t *testing.T) {
@@ -129,6 +213,37 @@ func TestFailedHandlerIsRolledBack(t *testing.T) {
 				}
 			}
 		}, 500, ""},
+		"shorter than declared": {func(s *commits) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				s.pending = "x"
+				rw.Header().Set("Content-Length", "10")
+				fmt.Fprint(rw, "short")
+			}
+		}, 500, ""},
+		"longer than declared": {func(s *commits) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				s.pending = "x"
+				rw.Header().Set("Content-Length", "4")
+				fmt.Fprint(rw, "123")
+				if n, err := fmt.Fprint(rw, "45"); n != 0 || err != http.ErrContentLength {
+					t.Errorf("longer than declared: %d, %v", n, err)
+				}
+			}
+		}, 500, ""},
+		"as declared": {func(s *commits) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				s.pending = "x"
+				rw.Header().Set("Content-Length", "4")
+				fmt.Fprint(rw, "1234")
+			}
+		}, 200, "1234"},
+		"an error that is shorter": {func(s *commits) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				s.pending = "x"
+				rw.Header().Set("Content-Length", "10")
+				http.Error(rw, "gone", http.StatusGone)
+			}
+		}, 410, "gone\n"},
 		"as long as it may be": {func(s *commits) http.HandlerFunc {
 			return func(rw http.ResponseWriter, _ *http.Request) { s.pending = "x"; fmt.Fprint(rw, "0123456789") }
 		}, 200, "0123456789"},
@@ -312,12 +427,63 @@ func TestSafeMethodsPass(t *testing.T) {
 	}
 }
 
+// What passes unfenced has no grant, not even one that something around the Handler has put there.
+func TestSafeMethodsPassWithoutGrants(t *testing.T) {
+	r := httptest.NewRequest("GET", "/?name=r", nil)
+	r = r.WithContext(fence.NewContext(r.Context(), grant))
+	resp := serveRequest(t, new(fence.Guard), func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, len(fence.Grants(r.Context()))) }, r,
+		httpfence.SafeMethodsPass())
+	if got := checkStatus(t, resp, 200); got != "0" {
+		t.Errorf("%s grants", got)
+	}
+}
+
+// http.TimeoutHandler answers and leaves its handler running, which then writes past the fence: here over what the successor wrote. Without it the successor
+// waits for its turn, however long next takes; a deadline of the request's context is there for next to end earlier.
+func TestPitfallTimeoutHandlerInside(t *testing.T) {
+	for name, c := range map[string]struct {
+		within func(http.Handler) http.Handler
+		want   string // what is there in the end
+	}{
+		"inside": {func(next http.Handler) http.Handler { return http.TimeoutHandler(next, time.Second, "too slow") }, "stale"},
+		"none":   {func(next http.Handler) http.Handler { return next }, "new"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var guard fence.Guard
+			var value atomic.Value
+			slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				time.Sleep(time.Minute)
+				value.Store("stale")
+			})
+			h := httpfence.Handler(&guard, resourceOf, c.within(slow))
+			h.ServeHTTP(httptest.NewRecorder(), granted(t, httptest.NewRequest("PUT", "/?name=r", nil)))
+			newer := grant
+			newer.Token++
+			err := guard.Do(fence.NewContext(t.Context(), newer), "r", func(context.Context) error { value.Store("new"); return nil })
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Hour)
+			if got := value.Load(); got != c.want {
+				t.Errorf("%s: the value is %v, want %v", name, got, c.want)
+			}
+		})
+	}
+}
+
 func TestHandlerNotSetUp(t *testing.T) {
 	next, guard := http.HandlerFunc(fine), new(fence.Guard)
+	var nobody *fence.Guard
 	for name, h := range map[string]func(httpfence.Option) http.Handler{
-		"no checker":  func(o httpfence.Option) http.Handler { return httpfence.Handler(nil, resourceOf, next, o) },
-		"no resource": func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, nil, next, o) },
-		"no next":     func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, resourceOf, nil, o) },
+		"no checker":      func(o httpfence.Option) http.Handler { return httpfence.Handler(nil, resourceOf, next, o) },
+		"no resource":     func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, nil, next, o) },
+		"no next":         func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, resourceOf, nil, o) },
+		"checker of nil":  func(o httpfence.Option) http.Handler { return httpfence.Handler(nobody, resourceOf, next, o) },
+		"checker no func": func(o httpfence.Option) http.Handler { return httpfence.Handler(checkerFunc(nil), resourceOf, next, o) },
+		"next of nil": func(o httpfence.Option) http.Handler {
+			return httpfence.Handler(guard, resourceOf, http.HandlerFunc(nil), o)
+		},
+		"option of nil": func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, resourceOf, next, nil, o) },
 		"response": func(o httpfence.Option) http.Handler {
 			return httpfence.Handler(guard, resourceOf, next, o, httpfence.MaxResponse(-1))
 		},
