@@ -59,17 +59,24 @@ func TestStatusTellsTheOutcome(t *testing.T) {
 		"wrong lock":                      {refuses(&fence.WrongLockError{Resource: "r", Lock: "a", Guard: "b"}), nil, codes.FailedPrecondition, fence.ErrWrongLock},
 		"no grant":                        {refuses(fence.ErrNoGrant), nil, codes.FailedPrecondition, fence.ErrNoGrant},
 		"bad resource, not UTF-8":         {refuses(&fence.FieldError{Field: "resource\xff", Problem: "bad\xff"}), nil, codes.InvalidArgument, fence.ErrInvalid},
-		"store down":                      {refuses(errStore), nil, codes.Unavailable, nil},
-		"cancelled before":                {refuses(context.Canceled), nil, codes.Unavailable, nil},
-		"nothing run":                     {refuses(nil), nil, codes.Internal, nil},
-		"no checker":                      {nil, nil, codes.Internal, nil},
+		"store down":                      {refuses(errStore), nil, codes.Aborted, fence.ErrNotWritten},
+		"cancelled before":                {refuses(context.Canceled), nil, codes.Aborted, fence.ErrNotWritten},
+		"nothing run":                     {refuses(nil), nil, codes.Internal, fence.ErrNotWritten},
+		"no checker":                      {nil, nil, codes.Internal, fence.ErrNotWritten},
 		"commit fails":                    {commits(errStore), nil, codes.Internal, fence.ErrUnknownOutcome},
 		"commit unknown":                  {commits(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, errStore)), nil, codes.Internal, fence.ErrUnknownOutcome},
+		"taken back, for certain":         {commits(fmt.Errorf("%w: %w", fence.ErrNotWritten, errStore)), nil, codes.Aborted, fence.ErrNotWritten},
+		"handler's own words":             {commits(nil), errors.New("no such account"), codes.Unknown, fence.ErrNotWritten},
+		"handler's own end":               {commits(nil), fmt.Errorf("read: %w", context.DeadlineExceeded), codes.DeadlineExceeded, fence.ErrNotWritten},
+		"handler's own unavailability":    {passes, status.Error(codes.Unavailable, "no quota \xff"), codes.Unavailable, fence.ErrNotWritten},
+		"handler is in doubt":             {passes, fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, stale), codes.Internal, fence.ErrUnknownOutcome},
+		"handler's error has no equality": {passes, noEquality{stale, map[string]int{}}, codes.FailedPrecondition, fence.ErrStaleToken},
+		"handler's status is none":        {passes, noStatus{errStatusOK}, codes.Unknown, fence.ErrNotWritten},
 		"stale at the write":              {commits(stale), nil, codes.FailedPrecondition, fence.ErrStaleToken},
-		"handler refuses":                 {commits(nil), full, codes.ResourceExhausted, nil},
+		"handler refuses":                 {commits(nil), full, codes.ResourceExhausted, fence.ErrNotWritten},
 		"handler asked a fence":           {passes, fmt.Errorf("inner: %w", stale), codes.FailedPrecondition, fence.ErrStaleToken},
 		"stale when repeated":             {commits(stale), full, codes.FailedPrecondition, fence.ErrStaleToken},
-		"store down when handler refuses": {commits(errStore), full, codes.ResourceExhausted, nil},
+		"store down when handler refuses": {commits(errStore), full, codes.ResourceExhausted, fence.ErrNotWritten},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var reported error
@@ -77,13 +84,10 @@ func TestStatusTellsTheOutcome(t *testing.T) {
 			cl := serve(t, func(context.Context, string, url.Values) (string, error) { return "written", c.handler }, nil,
 				grpc.UnaryInterceptor(grpcfence.Check(c.checker, resourceOf, report)))
 			reply, err := cl.call(fence.NewContext(t.Context(), grant), write, "r", "x")
-			if err != nil {
-				err = err.(interface{ Unwrap() []error }).Unwrap()[0] // what the interceptors gave
-			}
 			if status.Code(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (reply != "") != (c.code == codes.OK) {
 				t.Errorf("%q, %v (%v)", reply, err, status.Code(err))
 			}
-			for _, known := range []error{fence.ErrStaleToken, fence.ErrWrongLock, fence.ErrNoGrant, fence.ErrInvalid, fence.ErrUnknownOutcome} {
+			for _, known := range []error{fence.ErrStaleToken, fence.ErrWrongLock, fence.ErrNoGrant, fence.ErrInvalid, fence.ErrUnknownOutcome, fence.ErrNotWritten} {
 				if known != c.is && errors.Is(err, known) {
 					t.Errorf("%v is %v too", err, known)
 				}
@@ -91,10 +95,146 @@ func TestStatusTellsTheOutcome(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "password") {
 				t.Errorf("the client is told what failed within: %v", err)
 			}
-			if told := err != nil && c.handler == nil || name == "stale when repeated"; (reported != nil) != told {
+			if told := err != nil && c.handler == nil || name == "stale when repeated" || name == "handler is in doubt"; (reported != nil) != told {
 				t.Errorf("reported %v", reported)
 			}
 		})
+	}
+}
+
+// noEquality is an error of a type whose values panic when they are compared.
+type noEquality struct {
+	error
+	more any
+}
+
+func (e noEquality) Unwrap() error { return e.error }
+
+var errStatusOK = errors.New("no status at all")
+
+// noStatus is an error that gives itself the status of a success.
+type noStatus struct{ error }
+
+func (noStatus) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
+
+// intercepted calls what Check gives without a network, with a handler of its own, and gives what the client's interceptors make of the error.
+func intercepted(t testing.TB, c fence.Checker, handle grpc.UnaryHandler, opts ...grpcfence.Option) (any, error) {
+	t.Helper()
+	resource := func(context.Context, string, any) (string, error) { return "r", nil }
+	reply, err := grpcfence.Check(c, resource, opts...)(fence.NewContext(t.Context(), grant), nil, &grpc.UnaryServerInfo{FullMethod: write}, handle)
+	return reply, grpcfence.Error(err)
+}
+
+// A checker's word that the outcome is unknown stands, whatever its last run came to, and so does what a run has said of a write past the step.
+func TestUnknownOutcomeOutlivesAFailedRun(t *testing.T) {
+	stale := &fence.StaleTokenError{Resource: "r", Token: 41, Highest: 42}
+	twice := func(doubt error) fence.Checker {
+		return checkerFunc(func(ctx context.Context, _ string, write func(context.Context) error) error {
+			_ = write(ctx)
+			return errors.Join(doubt, write(ctx))
+		})
+	}
+	for name, c := range map[string]struct {
+		checker     fence.Checker
+		first, last error
+	}{
+		"checker, failed":     {twice(fence.ErrUnknownOutcome), nil, errStore},
+		"checker, has status": {twice(fence.ErrUnknownOutcome), nil, status.Error(codes.AlreadyExists, "exists")},
+		"checker, refused":    {twice(fence.ErrUnknownOutcome), nil, stale},
+		"run":                 {twice(nil), fmt.Errorf("bucket: %w", fence.ErrUnknownOutcome), status.Error(codes.AlreadyExists, "exists")},
+	} {
+		runs := 0
+		_, err := intercepted(t, c.checker, func(context.Context, any) (any, error) {
+			if runs++; runs == 1 {
+				return wrapperspb.String(""), c.first
+			}
+			return nil, c.last
+		})
+		if !errors.Is(err, fence.ErrUnknownOutcome) || status.Code(err) != codes.Internal || runs != 2 {
+			t.Errorf("%s: %v after %d runs", name, err, runs)
+		}
+	}
+}
+
+type rollsBack struct{ fence.Guard }
+
+func (*rollsBack) RollsBack() bool { return true }
+
+// A reply that gRPC could not send fails the step, and is not found out after the commit. Where nothing can be taken back the outcome is unknown.
+func TestReplyThatCannotBeSentFailsTheStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply any
+		good  bool
+	}{
+		"none":             {nil, false},
+		"not UTF-8":        {wrapperspb.String("\xff"), false},
+		"too long":         {wrapperspb.String(strings.Repeat("x", 98)), false},
+		"as long as it is": {wrapperspb.String(strings.Repeat("x", 97)), true},
+		"empty":            {wrapperspb.String(""), true},
+		"of another codec": {"text", true},
+	} {
+		for checker, want := range map[fence.Checker]error{new(rollsBack): fence.ErrNotWritten, new(fence.Guard): fence.ErrUnknownOutcome} {
+			var reported error
+			report := grpcfence.OnError(func(_ context.Context, _ string, err error) { reported = err })
+			reply, err := intercepted(t, checker, func(context.Context, any) (any, error) { return c.reply, nil }, grpcfence.MaxResponse(99), report)
+			if c.good && (err != nil || reply != c.reply) || !c.good && (!errors.Is(err, want) || reported == nil || status.Code(err) != codes.Internal) {
+				t.Errorf("%s: %v, %v, reported %v", name, reply, err, reported)
+			}
+		}
+	}
+}
+
+// What a handler fails with behind a Guard proves nothing of what it did before; nor does what another call has proven about itself.
+func TestWhatCannotBeTakenBackIsNotProven(t *testing.T) {
+	elsewhere := grpcfence.Error(told(t, codes.Aborted, grpcfence.Domain, "NOT_WRITTEN", nil))
+	if !errors.Is(elsewhere, grpcfence.ErrNotWritten) {
+		t.Fatal(elsewhere)
+	}
+	handle := func(context.Context, any) (any, error) { return nil, fmt.Errorf("downstream: %w", elsewhere) }
+	for name, err := range map[string]error{
+		"behind a Guard": func() error { _, err := intercepted(t, new(fence.Guard), handle); return err }(),
+		"asks by itself": func() error {
+			_, err := grpcfence.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{}, handle)
+			return err
+		}(),
+		"is not fenced": func() error {
+			unfenced := func(context.Context, string, any) (string, error) { return "", grpcfence.ErrUnfenced }
+			_, err := grpcfence.Check(new(fence.Guard), unfenced)(t.Context(), nil, &grpc.UnaryServerInfo{}, handle)
+			return err
+		}(),
+	} {
+		sent := status.Convert(err).Err() // as it goes over the wire
+		if errors.Is(grpcfence.Error(sent), grpcfence.ErrNotWritten) || status.Code(sent) != codes.Aborted || !strings.Contains(sent.Error(), "downstream") {
+			t.Errorf("%s: %v", name, grpcfence.Error(sent))
+		}
+	}
+}
+
+func TestCheckNotSetUp(t *testing.T) {
+	resource := func(context.Context, string, any) (string, error) { return "r", nil }
+	var nobody *fence.Guard
+	guard := new(fence.Guard)
+	for name, check := range map[string]func(grpcfence.Option) grpc.UnaryServerInterceptor{
+		"no checker":     func(o grpcfence.Option) grpc.UnaryServerInterceptor { return grpcfence.Check(nil, resource, o) },
+		"checker of nil": func(o grpcfence.Option) grpc.UnaryServerInterceptor { return grpcfence.Check(nobody, resource, o) },
+		"checker no func": func(o grpcfence.Option) grpc.UnaryServerInterceptor {
+			return grpcfence.Check(checkerFunc(nil), resource, o)
+		},
+		"no resource":   func(o grpcfence.Option) grpc.UnaryServerInterceptor { return grpcfence.Check(guard, nil, o) },
+		"option of nil": func(o grpcfence.Option) grpc.UnaryServerInterceptor { return grpcfence.Check(guard, resource, nil, o) },
+		"length of reply": func(o grpcfence.Option) grpc.UnaryServerInterceptor {
+			return grpcfence.Check(guard, resource, o, grpcfence.MaxResponse(-1))
+		},
+	} {
+		var reported error
+		report := grpcfence.OnError(func(_ context.Context, _ string, err error) { reported = err })
+		_, err := check(report)(fence.NewContext(t.Context(), grant), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+			t.Errorf("%s: called", name)
+			return nil, nil
+		})
+		if status.Code(err) != codes.Internal || !errors.Is(reported, fence.ErrInvalid) || !errors.Is(grpcfence.Error(err), grpcfence.ErrNotWritten) {
+			t.Errorf("%s: %v, reported %v", name, err, reported)
+		}
 	}
 }
 
