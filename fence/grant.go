@@ -24,11 +24,8 @@ func (g Grant) Check() error {
 	if err := checkText("Grant.Lock", g.Lock, MaxName); err != nil {
 		return err
 	}
-	switch {
-	case g.Token <= 0:
+	if g.Token <= 0 {
 		return &FieldError{Field: "Grant.Token", Value: g.Token, Problem: "must be positive; the permits of a semaphore have no token, since their holders work at the same time"}
-	case g.Token > MaxToken:
-		return &FieldError{Field: "Grant.Token", Value: g.Token, Problem: "is higher than any token; once accepted it would refuse all that are granted"}
 	}
 	return nil
 }
@@ -58,7 +55,7 @@ func checkText(field, s string, most int) error {
 }
 
 // Judge decides whether a resource that accepted last may accept g: nil, a *WrongLockError, a *StaleTokenError, or a *FieldError for a name or grant that
-// is not valid at all. The zero last is a resource that has accepted nothing. It is the one rule behind all checkers; whoever
+// is not valid at all, or has a token above MaxToken. The zero last is a resource that has accepted nothing. It is the one rule behind all checkers; whoever
 // writes another checker has to keep g, in the step that writes, whenever Judge returns nil.
 func Judge(resource string, last, g Grant) error {
 	if err := CheckResource(resource); err != nil {
@@ -68,6 +65,8 @@ func Judge(resource string, last, g Grant) error {
 		return err
 	}
 	switch {
+	case g.Token > MaxToken: // not in Check, which is asked of what is kept as well: that has to be read, however it came there
+		return &FieldError{Field: "Grant.Token", Value: g.Token, Problem: "is higher than any token can be: once accepted, it would refuse all holders"}
 	case last == Grant{}:
 		return nil
 	case last.Lock != g.Lock:
