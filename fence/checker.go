@@ -11,24 +11,27 @@ type Checker interface {
 	// Do judges the grant that ctx carries (see Judge), keeps it, and runs write: all of it as one atomic step, so that no write under a lower token
 	// takes effect after one under a higher token has. Where the step is a transaction, write finds it in the context it is called with.
 	//
-	// If write returns an error or panics, what it did in the step is taken back; a Checker that cannot do so is a Rollbacker too, and says so.
+	// If write returns an error or panics, what it did in the step is taken back; a Checker that cannot do so is a Rollbacker too,
+	// and says so.
 	//
-	// The errors of a refusal are *StaleTokenError, *WrongLockError, *FieldError and ErrNoGrant; write has not run then. The error of write is returned such
-	// that errors.Is and errors.As find it. One that leaves open whether the step took effect matches ErrUnknownOutcome, whatever else it matches; any other after
-	// write succeeded is taken for such a one, unless it matches ErrNotWritten.
+	// The errors of a refusal are *StaleTokenError, *WrongLockError, *FieldError and ErrNoGrant; write has not run then. The error
+	// of write is returned such that errors.Is and errors.As find it. One that leaves open whether the step took effect matches
+	// ErrUnknownOutcome, whatever else it matches; any other after write succeeded is taken for such a one, unless it matches
+	// ErrNotWritten.
 	Do(ctx context.Context, resource string, write func(ctx context.Context) error) error
 }
 
-// Rollbacker may be implemented by a Checker to say whether it takes back what a write did that failed. A Checker that wraps another answers what RollsBack
-// says of that one.
+// Rollbacker may be implemented by a Checker to say whether it takes back what a write did that failed. A Checker that wraps
+// another answers what RollsBack says of that one.
 type Rollbacker interface {
 	Checker
-	// RollsBack is false if what a write did stands although it returned an error or panicked. Such a Checker must not run a write twice.
+	// RollsBack is false if what a write did stands although it returned an error or panicked. Such a Checker must not run a write
+	// twice.
 	RollsBack() bool
 }
 
-// RollsBack reports whether c takes back what a write did that failed: what c says if it is a Rollbacker, else true. httpfence.Handler and grpcfence.Check ask
-// it before they tell a client that nothing was written.
+// RollsBack reports whether c takes back what a write did that failed: what c says if it is a Rollbacker, else true.
+// httpfence.Handler and grpcfence.Check ask it before they tell a client that nothing was written.
 func RollsBack(c Checker) bool {
 	r, ok := c.(Rollbacker)
 	return !ok || r.RollsBack()

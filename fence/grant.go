@@ -54,9 +54,10 @@ func checkText(field, s string, most int) error {
 	return nil
 }
 
-// Judge decides whether a resource that accepted last may accept g: nil, a *WrongLockError, a *StaleTokenError, or a *FieldError for a name or grant that
-// is not valid at all, or has a token above MaxToken. The zero last is a resource that has accepted nothing. It is the one rule behind all checkers; whoever
-// writes another checker has to keep g, in the step that writes, whenever Judge returns nil.
+// Judge decides whether a resource that accepted last may accept g: nil, a *WrongLockError, a *StaleTokenError, or a *FieldError
+// for a name or grant that is not valid at all, or has a token above MaxToken. The zero last is a resource that has accepted
+// nothing. It is the one rule behind all checkers; whoever writes another checker has to keep g, in the step that writes,
+// whenever Judge returns nil.
 func Judge(resource string, last, g Grant) error {
 	if err := CheckResource(resource); err != nil {
 		return err

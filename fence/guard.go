@@ -11,8 +11,8 @@ import (
 // Guard is the Checker for resources inside one process: it remembers the highest grant accepted for each resource. It protects what lives and dies with
 // the process, since its memory does; a database must keep the highest token itself, in the transaction of the write.
 //
-// It cannot take back what a write did (see Rollbacker), and runs each once. A Guard holds at most MaxGuarded resources. The zero value is ready. All methods
-// are safe for concurrent use.
+// It cannot take back what a write did (see Rollbacker), and runs each once. A Guard holds at most MaxGuarded resources. The zero
+// value is ready. All methods are safe for concurrent use.
 type Guard struct {
 	mu      sync.Mutex
 	entries map[string]*guarded
@@ -48,12 +48,13 @@ func (e *guarded) leave() { <-e.turn }
 
 var _ Rollbacker = (*Guard)(nil)
 
-// Do is Checker.Do. Writes of one resource run one at a time, so that no write of a lower token can end after one of a higher token has begun. The error of
-// write is returned as it is; the grant counts as accepted all the same, because what the write did before it failed is not known here. ctx bounds the wait
-// for the turn: its error, its cause and ErrNotWritten are found in the one returned, and no write begins under a context that has ended.
+// Do is Checker.Do. Writes of one resource run one at a time, so that no write of a lower token can end after one of a higher
+// token has begun. The error of write is returned as it is; the grant counts as accepted all the same, because what the write did
+// before it failed is not known here. ctx bounds the wait for the turn: its error, its cause and ErrNotWritten are found in the
+// one returned, and no write begins under a context that has ended.
 //
-// A write must not call Do for its own resource. Where writes call Do for other resources, all must nest them in one order: two that nest crosswise wait for
-// each other until their contexts end.
+// A write must not call Do for its own resource. Where writes call Do for other resources, all must nest them in one order: two
+// that nest crosswise wait for each other until their contexts end.
 func (g *Guard) Do(ctx context.Context, resource string, write func(ctx context.Context) error) error {
 	switch {
 	case g == nil:
@@ -93,8 +94,8 @@ func notBegun(resource string, err error) error {
 // RollsBack is Rollbacker.RollsBack: false.
 func (g *Guard) RollsBack() bool { return false }
 
-// Last is the grant accepted last for resource, which has the highest token; the zero Grant if none was. It waits for nothing: a grant is accepted when its
-// write begins.
+// Last is the grant accepted last for resource, which has the highest token; the zero Grant if none was. It waits for nothing: a
+// grant is accepted when its write begins.
 func (g *Guard) Last(resource string) Grant {
 	if g == nil {
 		return Grant{}

@@ -157,13 +157,10 @@ func TestEndedContextsDoNotFillTheGuard(t *testing.T) {
 	ended, cancel := context.WithCancel(with(grant(5)))
 	cancel()
 	for i := range fence.MaxGuarded {
-		ctx := ended
-		if i%2 == 0 {
-			ctx = &endsMeanwhile{Context: with(grant(5))}
-		}
-		err := fence.Claim(ctx, &g, fmt.Sprint(i))
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, fence.ErrNotWritten) {
-			t.Fatal(err)
+		for _, ctx := range []context.Context{ended, &endsMeanwhile{Context: with(grant(5))}} {
+			if err := fence.Claim(ctx, &g, fmt.Sprint(i)); !errors.Is(err, context.Canceled) || !errors.Is(err, fence.ErrNotWritten) {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := fence.Claim(with(grant(5)), &g, "good"); err != nil {
@@ -212,7 +209,8 @@ func TestLastWaitsForNothing(t *testing.T) {
 	}
 }
 
-// Writes that nest two resources in opposite orders wait for each other, but not beyond their contexts, and the resources are free then.
+// Writes that nest two resources in opposite orders wait for each other, but not beyond their contexts, and the resources are
+// free then.
 func TestPitfallGuardsNestedCrosswise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = time.Minute

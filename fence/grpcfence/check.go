@@ -18,18 +18,20 @@ var ErrUnfenced = errors.New("the call is not fenced")
 // as the checker gives it, its transaction in the handler's context. It needs no other interceptor of this package. resource
 // names what a call writes to. A method that writes nothing returns ErrUnfenced; so calls that nobody thought of are fenced.
 //
-// An error of the handler rolls the step back and is returned with its own status, to which an ErrorInfo NOT_WRITTEN is added; a panic rolls back too, and
-// then goes on. The reply goes out when the step is committed. One that gRPC could not send, since there is none, it cannot be encoded, or it is longer than
-// MaxResponse, fails the step before; so a reply that is a protocol buffer is encoded twice. (Whether another can be encoded is its codec's secret, and found
-// out when it is too late: the client is told that the outcome is unknown.) A checker that repeats a step, as after a serialization failure, runs the handler
-// once more with the same request, which it must not change.
+// An error of the handler rolls the step back and is returned with its own status, to which an ErrorInfo NOT_WRITTEN is added; a
+// panic rolls back too, and then goes on. The reply goes out when the step is committed. One that gRPC could not send, since
+// there is none, it cannot be encoded, or it is longer than MaxResponse, fails the step before; so a reply that is a protocol
+// buffer is encoded twice. (Whether another can be encoded is its codec's secret, and found out when it is too late: the client
+// is told that the outcome is unknown.) A checker that repeats a step, as after a serialization failure, runs the handler once
+// more with the same request, which it must not change.
 //
-// What the handler did to anything else, and to what is behind a fence.Guard or any checker that cannot take it back (see fence.Rollbacker), stands. There the
-// handler's own errors go out without the proof, and what else fails is an unknown outcome. What it leaves running when it returns writes past the fence.
+// What the handler did to anything else, and to what is behind a fence.Guard or any checker that cannot take it back (see
+// fence.Rollbacker), stands. There the handler's own errors go out without the proof, and what else fails is an unknown outcome.
+// What it leaves running when it returns writes past the fence.
 //
 // The errors of the checker become the statuses that the package comment lists; what failed within a checker is not told to the
-// client but to OnError. With a c, resource or option that is nil, or a bad option, every call is refused with status INTERNAL, and OnError is told the
-// *fence.FieldError.
+// client but to OnError. With a c, resource or option that is nil, or a bad option, every call is refused with status INTERNAL,
+// and OnError is told the *fence.FieldError.
 func Check(c fence.Checker, resource Resource, opts ...Option) grpc.UnaryServerInterceptor {
 	k := &check{checker: c, resource: resource, maxResponse: defaultResponse}
 	for _, opt := range opts {
@@ -78,9 +80,9 @@ func (k *check) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 	return k.end(ctx, method, s, err)
 }
 
-// end answers a call whose step has ended. Doubt comes first: the checker's, or that of a run about what it wrote past the step. If the last run of the
-// handler failed the step was rolled back, whatever else the checker says; only a refusal that is not of a run's making, but came when the checker was to
-// repeat it, says more.
+// end answers a call whose step has ended. Doubt comes first: the checker's, or that of a run about what it wrote past the step.
+// If the last run of the handler failed the step was rolled back, whatever else the checker says; only a refusal that is not of a
+// run's making, but came when the checker was to repeat it, says more.
 func (k *check) end(ctx context.Context, method string, s *step, err error) (any, error) {
 	refused := Status(err)
 	switch {

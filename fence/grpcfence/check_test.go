@@ -117,7 +117,8 @@ type noStatus struct{ error }
 
 func (noStatus) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
 
-// intercepted calls what Check gives without a network, with a handler of its own, and gives what the client's interceptors make of the error.
+// intercepted calls what Check gives without a network, with a handler of its own, and gives what the client's interceptors make
+// of the error.
 func intercepted(t testing.TB, c fence.Checker, handle grpc.UnaryHandler, opts ...grpcfence.Option) (any, error) {
 	t.Helper()
 	resource := func(context.Context, string, any) (string, error) { return "r", nil }
@@ -125,7 +126,8 @@ func intercepted(t testing.TB, c fence.Checker, handle grpc.UnaryHandler, opts .
 	return reply, grpcfence.Error(err)
 }
 
-// A checker's word that the outcome is unknown stands, whatever its last run came to, and so does what a run has said of a write past the step.
+// A checker's word that the outcome is unknown stands, whatever its last run came to, and so does what a run has said of a write
+// past the step.
 func TestUnknownOutcomeOutlivesAFailedRun(t *testing.T) {
 	stale := &fence.StaleTokenError{Resource: "r", Token: 41, Highest: 42}
 	twice := func(doubt error) fence.Checker {
@@ -160,7 +162,8 @@ type rollsBack struct{ fence.Guard }
 
 func (*rollsBack) RollsBack() bool { return true }
 
-// A reply that gRPC could not send fails the step, and is not found out after the commit. Where nothing can be taken back the outcome is unknown.
+// A reply that gRPC could not send fails the step, and is not found out after the commit. Where nothing can be taken back the
+// outcome is unknown.
 func TestReplyThatCannotBeSentFailsTheStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		reply any
@@ -184,7 +187,8 @@ func TestReplyThatCannotBeSentFailsTheStep(t *testing.T) {
 	}
 }
 
-// What a handler fails with behind a Guard proves nothing of what it did before; nor does what another call has proven about itself.
+// What a handler fails with behind a Guard proves nothing of what it did before; nor does what another call has proven about
+// itself.
 func TestWhatCannotBeTakenBackIsNotProven(t *testing.T) {
 	elsewhere := grpcfence.Error(told(t, codes.Aborted, grpcfence.Domain, "NOT_WRITTEN", nil))
 	if !errors.Is(elsewhere, grpcfence.ErrNotWritten) {

@@ -12,8 +12,8 @@ import (
 	"github.com/quorumlock/quorumlock/fence/internal/ended"
 )
 
-// outgoing is Outgoing, and tells whether the call shows a grant, that of the context or one that was put into its metadata. A call under a context that has
-// ended is not sent.
+// outgoing is Outgoing, and tells whether the call shows a grant, that of the context or one that was put into its metadata. A
+// call under a context that has ended is not sent.
 func outgoing(ctx context.Context) (_ context.Context, fenced bool, err error) {
 	out, err := Outgoing(ctx)
 	if err != nil {
@@ -44,8 +44,8 @@ func outcome(ctx context.Context, err error) error {
 	return &refused{ended.Join(fence.ErrUnknownOutcome, err, ended.Err(ctx)), s}
 }
 
-// servicesOwn says which codes gRPC does not make up by itself once a call has been sent. (Its list of codes has two more as ones that it may make up:
-// PERMISSION_DENIED and UNAUTHENTICATED come of proxies and credentials before the server is reached.)
+// servicesOwn says which codes gRPC does not make up by itself once a call has been sent. (Its list of codes has two more as ones
+// that it may make up: PERMISSION_DENIED and UNAUTHENTICATED come of proxies and credentials before the server is reached.)
 func servicesOwn(code codes.Code) bool {
 	switch code {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition,

@@ -76,8 +76,8 @@ func serveOver(t *testing.T, after func(w *wire), opts ...grpc.DialOption) *wire
 const retries = `{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":3,"initialBackoff":"0.01s","maxBackoff":"0.1s",` +
 	`"backoffMultiplier":1,"retryableStatusCodes":["UNAVAILABLE"]}}]}`
 
-// A connection that is lost after the commit is UNAVAILABLE, as is a server that cannot be reached, and gRPC repeats both if it is told to: but not behind the
-// interceptors, which say that the outcome is unknown. Without them a call is written twice.
+// A connection that is lost after the commit is UNAVAILABLE, as is a server that cannot be reached, and gRPC repeats both if it
+// is told to: but not behind the interceptors, which say that the outcome is unknown. Without them a call is written twice.
 func TestConnectionCutAfterTheCommit(t *testing.T) {
 	interceptor := grpc.WithUnaryInterceptor(grpcfence.UnaryClientInterceptor())
 	for name, c := range map[string]struct {
@@ -111,7 +111,8 @@ func TestConnectionCutAfterTheCommit(t *testing.T) {
 	}
 }
 
-// A hold that is lost while the answer is under way says nothing of the write; one that was lost before says that there is none, of calls and of streams.
+// A hold that is lost while the answer is under way says nothing of the write; one that was lost before says that there is none,
+// of calls and of streams.
 func TestHoldLostBeforeAndAfterTheWrite(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()

@@ -28,8 +28,8 @@ const (
 	reasonNotWritten = "NOT_WRITTEN"
 )
 
-// ErrNotWritten is fence.ErrNotWritten: the call was not sent, or the server proves by its status that the step was not committed, so nothing was written in
-// it. With status ABORTED it was the fence that failed, and the same call may be sent again.
+// ErrNotWritten is fence.ErrNotWritten: the call was not sent, or the server proves by its status that the step was not
+// committed, so nothing was written in it. With status ABORTED it was the fence that failed, and the same call may be sent again.
 var ErrNotWritten = fence.ErrNotWritten
 
 // Status gives the status of a refusal by a checker, or of a write whose outcome is unknown; nil if err has none of the errors
@@ -58,8 +58,8 @@ func statusUnknown() *status.Status {
 	return told(codes.Internal, fence.ErrUnknownOutcome.Error(), reasonUnknown)
 }
 
-// proven gives the status of an error of a handler, with the proof that nothing was written or without: what such an error has of this package is of another
-// call, which the handler has made, and proves nothing about this one.
+// proven gives the status of an error of a handler, with the proof that nothing was written or without: what such an error has of
+// this package is of another call, which the handler has made, and proves nothing about this one.
 func proven(err error, notWritten bool) *status.Status {
 	s, ok := status.FromError(err)
 	if !ok {
@@ -104,8 +104,9 @@ type refused struct {
 func (r *refused) Unwrap() error              { return r.error }
 func (r *refused) GRPCStatus() *status.Status { return r.status }
 
-// Error gives the error of package fence that a call's status tells of, ErrNotWritten among them; both errors.As and status.FromError find what they look
-// for in it. Any other error, and nil, is returned as it is: it tells nothing of the write. The client interceptors do this, and more.
+// Error gives the error of package fence that a call's status tells of, ErrNotWritten among them; both errors.As and
+// status.FromError find what they look for in it. Any other error, and nil, is returned as it is: it tells nothing of the write.
+// The client interceptors do this, and more.
 func Error(err error) error {
 	if known := recognised(err); known != nil {
 		return known

@@ -30,8 +30,9 @@ type panicked struct{ value any }
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// runError is what the checker is told of a run that failed. It is a type of this package, so that it is known again in whatever the checker makes of it: an
-// error of the handler may have no equality, and be found where the handler has nothing to do with it.
+// runError is what the checker is told of a run that failed. It is a type of this package, so that it is known again in whatever
+// the checker makes of it: an error of the handler may have no equality, and be found where the handler has nothing to do with
+// it.
 type runError struct{ error }
 
 func (e *runError) Unwrap() error { return e.error }
@@ -69,7 +70,8 @@ func (s *step) call(ctx context.Context) (err error) {
 	return err
 }
 
-// sendable asks what gRPC would ask after the commit. The size that Marshal gives is that of the message, which the limits of both sides count.
+// sendable asks what gRPC would ask after the commit. The size that Marshal gives is that of the message, which the limits of
+// both sides count.
 func (s *step) sendable() error {
 	if s.reply == nil {
 		return errors.New("there is no reply")

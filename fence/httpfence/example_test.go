@@ -65,8 +65,8 @@ func Example() {
 	// without it refused: true
 }
 
-// A connection that is lost after the request has left tells nothing of the write. Neither does a hold that is lost while the answer is under way, so the
-// unknown outcome is what to ask for first.
+// A connection that is lost after the request has left tells nothing of the write. Neither does a hold that is lost while the
+// answer is under way, so the unknown outcome is what to ask for first.
 func ExampleTransport() {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		panic(http.ErrAbortHandler) // the write stands, and the connection breaks

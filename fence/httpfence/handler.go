@@ -11,14 +11,14 @@ import (
 // Handler runs next as a fenced write: as one step of c, with the grant of the request's Header and, as the checker gives it,
 // its transaction in the context of the request. resource names what a request writes to; it must not read the request's body.
 //
-// The response of next is held back until the step is committed, so that no commit that fails looks like success. Statuses of
-// 400 and more roll the step back, and the response goes out all the same. So does a panic, http.ErrAbortHandler among them,
-// which then goes on as if there were no Handler. A client that goes away cancels the context, and with it the step. What next
-// did to anything else, and to what is behind a fence.Guard or any checker that cannot take it back (see fence.Rollbacker), stands: there next answers with
-// 400 or more before it writes, and what fails otherwise is an unknown outcome.
+// The response of next is held back until the step is committed, so that no commit that fails looks like success. Statuses of 400
+// and more roll the step back, and the response goes out all the same. So does a panic, http.ErrAbortHandler among them, which
+// then goes on as if there were no Handler. A client that goes away cancels the context, and with it the step. What next did to
+// anything else, and to what is behind a fence.Guard or any checker that cannot take it back (see fence.Rollbacker), stands:
+// there next answers with 400 or more before it writes, and what fails otherwise is an unknown outcome.
 //
-// What next leaves running when it returns writes past the fence. So http.TimeoutHandler, which leaves its handler running, must not be in next; a deadline
-// of the request's context bounds a step, the wait for its turn included.
+// What next leaves running when it returns writes past the fence. So http.TimeoutHandler, which leaves its handler running, must
+// not be in next; a deadline of the request's context bounds a step, the wait for its turn included.
 //
 // A checker that repeats a step, as after a serialization failure, runs next once more with the request as it came; so what
 // next does outside the transaction may be done twice.
@@ -30,14 +30,14 @@ import (
 //	428  no Header
 //	400  a Header or a resource that is not valid; or none of several grants is of a lock named like the resource
 //	503  the checker failed before next ran, or the step cannot be repeated: nothing was written, Retry-After says when to try again
-//	500  the response was too long, its Content-Length not that of the body, or its status not one that can be held back; the Handler is not set up right: nothing
-//	     was written
+//	500  the response was too long, its Content-Length not that of the body, or its status not one that can be held back; or the
+//	     Handler is not set up right: nothing was written
 //	500  next ran, and then the checker failed: the outcome is unknown. So it is if next says so by Fail
 //
 // As to the details of a response: 1xx statuses are not passed on, and 101 is refused, since a connection cannot be taken over
 // while its answer is held back. Flush and Hijack are not supported and say so (http.ErrNotSupported); deadlines can be set by
-// http.ResponseController. Trailers are sent. HEAD works as with net/http. With an argument or option that is nil, or one that is bad, every request is
-// answered with status 500, and OnError is told the *fence.FieldError.
+// http.ResponseController. Trailers are sent. HEAD works as with net/http. With an argument or option that is nil, or one that is
+// bad, every request is answered with status 500, and OnError is told the *fence.FieldError.
 func Handler(c fence.Checker, resource func(*http.Request) (string, error), next http.Handler, opts ...Option) http.Handler {
 	h := &handler{checker: c, resource: resource, next: next, maxResponse: defaultResponse, readAhead: defaultReadAhead}
 	for _, opt := range opts {
@@ -84,9 +84,9 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	h.end(rw, r, s, h.checker.Do(ctx, resource, s.run))
 }
 
-// end answers a request whose step has ended. Doubt comes first: the checker's, or that of a run about what it wrote past the step. If the last run of next
-// failed the step was rolled back, whatever else the checker says; only a refusal that is not of a run's making, but came when the checker was to repeat it,
-// says more.
+// end answers a request whose step has ended. Doubt comes first: the checker's, or that of a run about what it wrote past the
+// step. If the last run of next failed the step was rolled back, whatever else the checker says; only a refusal that is not of a
+// run's making, but came when the checker was to repeat it, says more.
 func (h *handler) end(rw http.ResponseWriter, r *http.Request, s *step, err error) {
 	switch refused := refusal(err); {
 	case s.panicked != nil:

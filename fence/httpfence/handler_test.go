@@ -81,6 +81,7 @@ func TestAnswerTellsTheOutcome(t *testing.T) {
 			httpfence.Fail(r, fence.ErrUnknownOutcome)
 			rw.WriteHeader(422)
 		}, 500, fence.ErrUnknownOutcome},
+		"gives up on one, and answers": {passes, func(rw http.ResponseWriter, r *http.Request) { httpfence.Fail(r, stale); rw.WriteHeader(422) }, 422, nil},
 		"gives up with a panic error":  {passes, gives(&httpfence.PanicError{Value: "x"}), 500, httpfence.ErrNotWritten},
 		"gives up, no equality":        {passes, gives(noEquality{stale, map[string]string{}}), 412, fence.ErrStaleToken},
 		"gives up after a good status": {passes, func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(200); httpfence.Fail(r, errStore) }, 500, httpfence.ErrNotWritten},
@@ -147,7 +148,8 @@ func TestDoubtOfARunOutlivesTheNext(t *testing.T) {
 	}
 }
 
-// A Guard cannot take back what next did before it failed, so nobody is told that nothing was written. What next answers is its own to say.
+// A Guard cannot take back what next did before it failed, so nobody is told that nothing was written. What next answers is its
+// own to say.
 func TestWhatCannotBeTakenBackIsUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		next http.HandlerFunc
@@ -438,8 +440,9 @@ func TestSafeMethodsPassWithoutGrants(t *testing.T) {
 	}
 }
 
-// http.TimeoutHandler answers and leaves its handler running, which then writes past the fence: here over what the successor wrote. Without it the successor
-// waits for its turn, however long next takes; a deadline of the request's context is there for next to end earlier.
+// http.TimeoutHandler answers and leaves its handler running, which then writes past the fence: here over what the successor
+// wrote. Without it the successor waits for its turn, however long next takes; a deadline of the request's context is there for
+// next to end earlier.
 func TestPitfallTimeoutHandlerInside(t *testing.T) {
 	for name, c := range map[string]struct {
 		within func(http.Handler) http.Handler

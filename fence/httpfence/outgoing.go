@@ -16,8 +16,8 @@ import (
 // idempotent are the headers by which net/http takes any request for one that it may send twice. It looks for these very spellings.
 var idempotent = [...]string{"Idempotency-Key", "X-Idempotency-Key"}
 
-// outgoing is a copy of req which net/http sends once. An idempotency key that is there without a value is not sent at all: who sets it asks net/http for
-// the repetition and nothing else, and has it.
+// outgoing is a copy of req which net/http sends once. An idempotency key that is there without a value is not sent at all: who
+// sets it asks net/http for the repetition and nothing else, and has it.
 func outgoing(req *http.Request) *http.Request {
 	out := req.Clone(req.Context())
 	if out.Header == nil {
@@ -50,8 +50,8 @@ func roundTrip(base http.RoundTripper, req *http.Request) (*http.Response, error
 	return nil, unknown(req.Context(), err)
 }
 
-// undialled reports whether err is of a connection that could not be made. By itself it proves nothing: a Base that repeats requests may have sent an earlier
-// copy, but on a connection that it got.
+// undialled reports whether err is of a connection that could not be made. By itself it proves nothing: a Base that repeats
+// requests may have sent an earlier copy, but on a connection that it got.
 func undialled(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
@@ -68,8 +68,8 @@ func unknown(ctx context.Context, err error) error {
 	return ended.Join(fence.ErrUnknownOutcome, err, ended.Err(ctx))
 }
 
-// shows reports whether a request goes out with a grant, under any spelling of Header: net/http sends, and copies to where a redirect leads, what was put
-// into the map by hand.
+// shows reports whether a request goes out with a grant, under any spelling of Header: net/http sends, and copies to where a
+// redirect leads, what was put into the map by hand.
 func shows(req *http.Request) bool {
 	for key := range req.Header {
 		if strings.EqualFold(key, Header) {

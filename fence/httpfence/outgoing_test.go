@@ -146,7 +146,8 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	}
 }
 
-// http.Client.Timeout puts an error of its own in place of what the Transport said, if its timer was seen to run out; a deadline of the context does not.
+// http.Client.Timeout puts an error of its own in place of what the Transport said, if its timer was seen to run out; a deadline
+// of the context does not.
 func TestPitfallClientTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = time.Minute
@@ -172,7 +173,8 @@ func TestPitfallClientTimeout(t *testing.T) {
 	})
 }
 
-// A kept-alive connection that dies after the write: net/http must not send the request again, although it has a key and a body that can be read again.
+// A kept-alive connection that dies after the write: net/http must not send the request again, although it has a key and a body
+// that can be read again.
 func TestFencedRequestsAreSentOnce(t *testing.T) {
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		for _, fenced := range []bool{true, false} {

@@ -26,7 +26,8 @@ const (
 	codeUnknown = "unknown-outcome"
 )
 
-// maxText is the most bytes of a text that a checker or next made up. With it, and names of fence.MaxName, a problem fits into maxProblem, each byte escaped.
+// maxText is the most bytes of a text that a checker or next made up. With it, and names of fence.MaxName, a problem fits into
+// maxProblem, each byte escaped.
 const maxText = 1 << 10
 
 func clipped(text string) string {

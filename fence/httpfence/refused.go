@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// ErrNotWritten is fence.ErrNotWritten: the request was not sent, or the server failed, and the step was not committed, so nothing was written in it. With
-	// status 503 the same request may be sent again.
+	// ErrNotWritten is fence.ErrNotWritten: the request was not sent, or the server failed, and the step was not committed, so
+	// nothing was written in it. With status 503 the same request may be sent again.
 	ErrNotWritten = fence.ErrNotWritten
 	// ErrMalformed: the answer may be one of Handler, and cannot be read: it was cut off, or read before. Whether anything was
 	// written is not known, so it comes with fence.ErrUnknownOutcome.
@@ -27,8 +27,9 @@ const maxProblem = 32 << 10
 
 // Error gives the error by which a server's Handler has refused a request or failed: a *fence.StaleTokenError, a
 // *fence.WrongLockError, fence.ErrNoGrant, a *fence.FieldError, ErrNotWritten, fence.ErrUnknownOutcome, or ErrMalformed. It is
-// nil for every other response, whatever its status, and for none: those of the handler that is fenced, and of proxies on the way, are for
-// the caller to judge, so look at the status too. (A proxy's 502 or 504 may stand for a write that took effect.) So are those to HEAD, which have no body.
+// nil for every other response, whatever its status, and for none: those of the handler that is fenced, and of proxies on the
+// way, are for the caller to judge, so look at the status too. (A proxy's 502 or 504 may stand for a write that took effect.) So
+// are those to HEAD, which have no body.
 //
 // Call it before anything else reads the body. Error reads at most 32 KiB of it, and only if its media type is that of a
 // problem; what it read can be read again. Closing the body remains the caller's.

@@ -20,9 +20,9 @@ var (
 type causeKey struct{}
 
 // Fail tells the checker why a request fails that a Handler has passed on: the step is rolled back, and a checker that repeats
-// steps, as after a serialization failure, repeats this one. If it does not, the answer is that of an unknown outcome if err matches
-// fence.ErrUnknownOutcome; else the response goes out if its status is 400 or more; without one the answer is that to a refusal if err is one, and status
-// 500 otherwise. Outside a Handler, and with a nil r or err, Fail does nothing.
+// steps, as after a serialization failure, repeats this one. If it does not, the answer is that of an unknown outcome if err
+// matches fence.ErrUnknownOutcome; else the response goes out if its status is 400 or more; without one the answer is that to a
+// refusal if err is one, and status 500 otherwise. Outside a Handler, and with a nil r or err, Fail does nothing.
 func Fail(r *http.Request, err error) {
 	if r == nil || err == nil {
 		return
@@ -47,8 +47,8 @@ type step struct {
 	doubt    error       // of any run, that matches fence.ErrUnknownOutcome
 }
 
-// runError is what the checker is told of a run that failed. It is a type of this package, so that it is known again in whatever the checker makes of it: an
-// error of next may have no equality, and be found where next has nothing to do with it.
+// runError is what the checker is told of a run that failed. It is a type of this package, so that it is known again in whatever
+// the checker makes of it: an error of next may have no equality, and be found where next has nothing to do with it.
 type runError struct{ error }
 
 func (e *runError) Unwrap() error { return e.error }

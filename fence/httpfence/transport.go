@@ -17,14 +17,15 @@ import (
 // Grants go to the host that the request was made for, scheme and port included, and to no other that it is redirected to; the
 // server there then refuses it if its resource is fenced. A grant that is not valid fails the request with a *fence.FieldError.
 //
-// The error of a request with a grant tells whether anything may have been written. It matches ErrNotWritten if nothing was sent: the context, such as that of
-// a hold, had ended before, which is found in it with its cause, or no connection could be made. Any other error once Base was called matches
-// fence.ErrUnknownOutcome, besides the error and the end of the context, if it has ended: a connection that was cut, or a hold that was lost while the
-// answer was under way, says nothing of the write. http.Client.Timeout replaces an error by one of its own that tells none of this, so bound requests by their
-// contexts.
+// The error of a request with a grant tells whether anything may have been written. It matches ErrNotWritten if nothing was sent:
+// the context, such as that of a hold, had ended before, which is found in it with its cause, or no connection could be made. Any
+// other error once Base was called matches fence.ErrUnknownOutcome, besides the error and the end of the context, if it has
+// ended: a connection that was cut, or a hold that was lost while the answer was under way, says nothing of the write.
+// http.Client.Timeout replaces an error by one of its own that tells none of this, so bound requests by their contexts.
 //
-// net/http sends a request again by itself, after it may have taken effect, if its method is safe or it has an Idempotency-Key or X-Idempotency-Key. Those of
-// requests with a grant go out under their lower-case names, which are the same to servers, and do not have that effect.
+// net/http sends a request again by itself, after it may have taken effect, if its method is safe or it has an Idempotency-Key or
+// X-Idempotency-Key. Those of requests with a grant go out under their lower-case names, which are the same to servers, and do
+// not have that effect.
 //
 // A handler that was fenced and calls other services with its request's context passes the grant on to them, as a trace would be.
 //

@@ -3,7 +3,8 @@ package arg
 
 import "reflect"
 
-// IsNil reports whether v is nil, or an interface that holds a nil pointer or function: what compares unequal to nil, and panics when it is called.
+// IsNil reports whether v is nil, or an interface that holds a nil pointer or function: what compares unequal to nil, and panics
+// when it is called.
 func IsNil(v any) bool {
 	if v == nil {
 		return true

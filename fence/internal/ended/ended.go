@@ -1,4 +1,5 @@
-// Package ended has the errors of contexts that have ended: each tells the end itself and why it came, such as a hold that was lost.
+// Package ended has the errors of contexts that have ended: each tells the end itself and why it came, such as a hold that was
+// lost.
 package ended
 
 import (
@@ -14,8 +15,8 @@ func Err(ctx context.Context) error {
 	return Join(ctx.Err(), context.Cause(ctx))
 }
 
-// Join makes one error of several, which tells each once, though one may wrap another. Those that are nil do not count. The errors are never compared with
-// each other: those of a caller's types may have no equality, and comparing them would panic.
+// Join makes one error of several, which tells each once, though one may wrap another. Those that are nil do not count. The
+// errors are never compared with each other: those of a caller's types may have no equality, and comparing them would panic.
 func Join(errs ...error) error {
 	j := &joined{}
 	var text []string
