@@ -26,6 +26,9 @@ func (g Grant) Environ(deadline time.Time) []string {
 // FromEnviron reads the grant that a command was started under, by a function like os.LookupEnv. If no variable of a grant is set the error is ErrNoGrant, and
 // a *FieldError if one is missing or bad.
 func FromEnviron(lookup func(key string) (string, bool)) (Grant, error) {
+	if lookup == nil {
+		return Grant{}, &FieldError{Field: "lookup", Problem: "must not be nil"}
+	}
 	cluster, hasCluster := lookup(EnvCluster)
 	lock, hasLock := lookup(EnvLock)
 	text, hasToken := lookup(EnvToken)

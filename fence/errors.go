@@ -16,7 +16,11 @@ var (
 	ErrNoGrant = errors.New("no grant in the context")
 	// ErrFull: a Guard remembers as many resources as it may.
 	ErrFull = errors.New("the guard remembers as many resources as it may")
+	// ErrNotWritten: it is certain that nothing was written, though no fence refused the write: it never left or began, as that of a
+	// hold that has ended, or it was taken back. It may be repeated if what failed it can pass.
+	ErrNotWritten = errors.New("nothing was written")
 	// ErrUnknownOutcome: the write was under way when its answer was lost, so it may have taken effect or may yet. Repeat it only if doing it twice does no harm.
+	// Such an error may match others too, as those of the hold that ended meanwhile; so ask for this one first.
 	ErrUnknownOutcome = errors.New("outcome of the write unknown")
 	// ErrInvalid: an argument breaks a rule. The error is a *FieldError, or several joined.
 	ErrInvalid = errors.New("invalid")

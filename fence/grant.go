@@ -54,9 +54,10 @@ func checkText(field, s string, most int) error {
 	return nil
 }
 
-// Judge decides whether a resource that accepted last may accept g: nil, a *WrongLockError, a *StaleTokenError, or a *FieldError for a name or grant that
-// is not valid at all. The zero last is a resource that has accepted nothing. It is the one rule behind all checkers; whoever
-// writes another checker has to keep g, in the step that writes, whenever Judge returns nil.
+// Judge decides whether a resource that accepted last may accept g: nil, a *WrongLockError, a *StaleTokenError, or a *FieldError
+// for a name or grant that is not valid at all, or has a token above MaxToken. The zero last is a resource that has accepted
+// nothing. It is the one rule behind all checkers; whoever writes another checker has to keep g, in the step that writes,
+// whenever Judge returns nil.
 func Judge(resource string, last, g Grant) error {
 	if err := CheckResource(resource); err != nil {
 		return err
@@ -65,6 +66,8 @@ func Judge(resource string, last, g Grant) error {
 		return err
 	}
 	switch {
+	case g.Token > MaxToken: // not in Check, which is asked of what is kept as well: that has to be read, however it came there
+		return &FieldError{Field: "Grant.Token", Value: g.Token, Problem: "is higher than any token can be: once accepted, it would refuse all holders"}
 	case last == Grant{}:
 		return nil
 	case last.Lock != g.Lock:
@@ -82,19 +85,30 @@ type grantsKey struct{}
 //
 // Contexts of a hold carry its grants already; NewContext is for grants that came over a wire of one's own.
 func NewContext(ctx context.Context, grants ...Grant) context.Context {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	return context.WithValue(ctx, grantsKey{}, slices.Clone(grants))
 }
 
 // Grants gives all grants that ctx carries, for those who pass them on over a wire. Checkers ask FromContext.
 func Grants(ctx context.Context) []Grant {
+	return slices.Clone(carried(ctx))
+}
+
+// carried is for reading only. A nil ctx carries nothing, so that checkers refuse it as any without a grant.
+func carried(ctx context.Context) []Grant {
+	if ctx == nil {
+		return nil
+	}
 	grants, _ := ctx.Value(grantsKey{}).([]Grant)
-	return slices.Clone(grants)
+	return grants
 }
 
 // FromContext gives the grant that ctx carries for a resource. Among several, those of a MultiMutex, it is the one whose lock has the resource's
 // name; if none has, the error is a *FieldError, and [For] picks one. Without any it is ErrNoGrant.
 func FromContext(ctx context.Context, resource string) (Grant, error) {
-	grants, _ := ctx.Value(grantsKey{}).([]Grant)
+	grants := carried(ctx)
 	switch len(grants) {
 	case 0:
 		return Grant{}, fmt.Errorf("%s: %w", resource, ErrNoGrant)
@@ -112,8 +126,7 @@ func FromContext(ctx context.Context, resource string) (Grant, error) {
 // For gives a context that carries, of the grants in ctx, only that of the lock named: for a resource whose name is none of those that a MultiMutex holds. If there is
 // no such grant the context carries none.
 func For(ctx context.Context, lock string) context.Context {
-	grants, _ := ctx.Value(grantsKey{}).([]Grant)
-	for _, g := range grants {
+	for _, g := range carried(ctx) {
 		if g.Lock == lock {
 			return NewContext(ctx, g)
 		}

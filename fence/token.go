@@ -6,8 +6,13 @@ import "strconv"
 // each write, and let the resource refuse a token lower than one it has accepted; then a holder that was paused past its
 // lease cannot write over its successor. Zero is never a valid token.
 //
-// Tokens stay below 2^53, and are written as decimal strings in text and JSON all the same: a reader that takes numbers for floats must not round them.
+// Tokens stay below 2^53 (MaxToken), and are written as decimal strings in text and JSON all the same: a reader that takes
+// numbers for floats must not round them.
 type Token int64
+
+// MaxToken is the highest token that a checker accepts. Clusters count in microseconds since 1970, which reach it in the year
+// 2255; what is higher is no token, but a time in other units, or a mistake, and would lock all holders out for good.
+const MaxToken Token = 1<<53 - 1
 
 // String gives the decimal form.
 func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }

@@ -24,7 +24,7 @@ type ledgerClient struct {
 }
 
 func newLedgerClient(base, instance string) *ledgerClient {
-	client := &http.Client{Timeout: appendLimit, Transport: &httpfence.Transport{Required: true}}
+	client := &http.Client{Transport: &httpfence.Transport{Required: true}}
 	return &ledgerClient{base: strings.TrimSuffix(base, "/"), instance: instance, http: client}
 }
 
@@ -32,6 +32,8 @@ func newLedgerClient(base, instance string) *ledgerClient {
 // token. It does not retry: after any other error nobody knows whether the write took place, and a new term begins a new
 // count.
 func (c *ledgerClient) append(ctx context.Context, seq int) error {
+	ctx, cancel := context.WithTimeout(ctx, appendLimit) // a Timeout of http.Client would hide fence.ErrUnknownOutcome
+	defer cancel()
 	form := url.Values{fieldInstance: {c.instance}, fieldSeq: {strconv.Itoa(seq)}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/append", strings.NewReader(form.Encode()))
 	if err != nil {

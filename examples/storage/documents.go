@@ -28,7 +28,7 @@ const (
 func newDocuments(base string) *documents {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = idleConnections
-	return &documents{base: base, http: &http.Client{Transport: &httpfence.Transport{Base: transport}, Timeout: requestBound}}
+	return &documents{base: base, http: &http.Client{Transport: &httpfence.Transport{Base: transport}}}
 }
 
 func (d *documents) close() { d.http.CloseIdleConnections() }
@@ -66,6 +66,8 @@ type statusError struct {
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %.200s", e.status, e.text) }
 
 func (d *documents) call(ctx context.Context, method, path, name string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestBound) // a Timeout of http.Client would hide fence.ErrUnknownOutcome
+	defer cancel()
 	target := d.base + path + "?" + url.Values{"name": {name}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {

@@ -151,6 +151,7 @@ func refusesBadInput(t *testing.T, s *suite) {
 		"no grant":           {s.ctx, s.name, fence.ErrNoGrant},
 		"no token":           {with(s.ctx, grant(0)), s.name, fence.ErrInvalid},
 		"negative token":     {with(s.ctx, grant(-1)), s.name, fence.ErrInvalid},
+		"token too high":     {with(s.ctx, grant(fence.MaxToken+1)), s.name, fence.ErrInvalid},
 		"no lock":            {with(s.ctx, fence.Grant{Cluster: "c", Token: 1}), s.name, fence.ErrInvalid},
 		"no cluster":         {with(s.ctx, fence.Grant{Lock: "l", Token: 1}), s.name, fence.ErrInvalid},
 		"no resource":        {with(s.ctx, grant(1)), "", fence.ErrInvalid},

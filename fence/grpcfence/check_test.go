@@ -59,17 +59,24 @@ func TestStatusTellsTheOutcome(t *testing.T) {
 		"wrong lock":                      {refuses(&fence.WrongLockError{Resource: "r", Lock: "a", Guard: "b"}), nil, codes.FailedPrecondition, fence.ErrWrongLock},
 		"no grant":                        {refuses(fence.ErrNoGrant), nil, codes.FailedPrecondition, fence.ErrNoGrant},
 		"bad resource, not UTF-8":         {refuses(&fence.FieldError{Field: "resource\xff", Problem: "bad\xff"}), nil, codes.InvalidArgument, fence.ErrInvalid},
-		"store down":                      {refuses(errStore), nil, codes.Unavailable, nil},
-		"cancelled before":                {refuses(context.Canceled), nil, codes.Unavailable, nil},
-		"nothing run":                     {refuses(nil), nil, codes.Internal, nil},
-		"no checker":                      {nil, nil, codes.Internal, nil},
+		"store down":                      {refuses(errStore), nil, codes.Aborted, fence.ErrNotWritten},
+		"cancelled before":                {refuses(context.Canceled), nil, codes.Aborted, fence.ErrNotWritten},
+		"nothing run":                     {refuses(nil), nil, codes.Internal, fence.ErrNotWritten},
+		"no checker":                      {nil, nil, codes.Internal, fence.ErrNotWritten},
 		"commit fails":                    {commits(errStore), nil, codes.Internal, fence.ErrUnknownOutcome},
 		"commit unknown":                  {commits(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, errStore)), nil, codes.Internal, fence.ErrUnknownOutcome},
+		"taken back, for certain":         {commits(fmt.Errorf("%w: %w", fence.ErrNotWritten, errStore)), nil, codes.Aborted, fence.ErrNotWritten},
+		"handler's own words":             {commits(nil), errors.New("no such account"), codes.Unknown, fence.ErrNotWritten},
+		"handler's own end":               {commits(nil), fmt.Errorf("read: %w", context.DeadlineExceeded), codes.DeadlineExceeded, fence.ErrNotWritten},
+		"handler's own unavailability":    {passes, status.Error(codes.Unavailable, "no quota \xff"), codes.Unavailable, fence.ErrNotWritten},
+		"handler is in doubt":             {passes, fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, stale), codes.Internal, fence.ErrUnknownOutcome},
+		"handler's error has no equality": {passes, noEquality{stale, map[string]int{}}, codes.FailedPrecondition, fence.ErrStaleToken},
+		"handler's status is none":        {passes, noStatus{errStatusOK}, codes.Unknown, fence.ErrNotWritten},
 		"stale at the write":              {commits(stale), nil, codes.FailedPrecondition, fence.ErrStaleToken},
-		"handler refuses":                 {commits(nil), full, codes.ResourceExhausted, nil},
+		"handler refuses":                 {commits(nil), full, codes.ResourceExhausted, fence.ErrNotWritten},
 		"handler asked a fence":           {passes, fmt.Errorf("inner: %w", stale), codes.FailedPrecondition, fence.ErrStaleToken},
 		"stale when repeated":             {commits(stale), full, codes.FailedPrecondition, fence.ErrStaleToken},
-		"store down when handler refuses": {commits(errStore), full, codes.ResourceExhausted, nil},
+		"store down when handler refuses": {commits(errStore), full, codes.ResourceExhausted, fence.ErrNotWritten},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var reported error
@@ -77,13 +84,10 @@ func TestStatusTellsTheOutcome(t *testing.T) {
 			cl := serve(t, func(context.Context, string, url.Values) (string, error) { return "written", c.handler }, nil,
 				grpc.UnaryInterceptor(grpcfence.Check(c.checker, resourceOf, report)))
 			reply, err := cl.call(fence.NewContext(t.Context(), grant), write, "r", "x")
-			if err != nil {
-				err = err.(interface{ Unwrap() []error }).Unwrap()[0] // what the interceptors gave
-			}
 			if status.Code(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (reply != "") != (c.code == codes.OK) {
 				t.Errorf("%q, %v (%v)", reply, err, status.Code(err))
 			}
-			for _, known := range []error{fence.ErrStaleToken, fence.ErrWrongLock, fence.ErrNoGrant, fence.ErrInvalid, fence.ErrUnknownOutcome} {
+			for _, known := range []error{fence.ErrStaleToken, fence.ErrWrongLock, fence.ErrNoGrant, fence.ErrInvalid, fence.ErrUnknownOutcome, fence.ErrNotWritten} {
 				if known != c.is && errors.Is(err, known) {
 					t.Errorf("%v is %v too", err, known)
 				}
@@ -91,11 +95,35 @@ func TestStatusTellsTheOutcome(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "password") {
 				t.Errorf("the client is told what failed within: %v", err)
 			}
-			if told := err != nil && c.handler == nil || name == "stale when repeated"; (reported != nil) != told {
+			if told := err != nil && c.handler == nil || name == "stale when repeated" || name == "handler is in doubt"; (reported != nil) != told {
 				t.Errorf("reported %v", reported)
 			}
 		})
 	}
+}
+
+// noEquality is an error of a type whose values panic when they are compared.
+type noEquality struct {
+	error
+	more any
+}
+
+func (e noEquality) Unwrap() error { return e.error }
+
+var errStatusOK = errors.New("no status at all")
+
+// noStatus is an error that gives itself the status of a success.
+type noStatus struct{ error }
+
+func (noStatus) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
+
+// intercepted calls what Check gives without a network, with a handler of its own, and gives what the client's interceptors make
+// of the error.
+func intercepted(t testing.TB, c fence.Checker, handle grpc.UnaryHandler, opts ...grpcfence.Option) (any, error) {
+	t.Helper()
+	resource := func(context.Context, string, any) (string, error) { return "r", nil }
+	reply, err := grpcfence.Check(c, resource, opts...)(fence.NewContext(t.Context(), grant), nil, &grpc.UnaryServerInfo{FullMethod: write}, handle)
+	return reply, grpcfence.Error(err)
 }
 
 func TestRefusalCarriesTheFacts(t *testing.T) {

@@ -40,10 +40,13 @@ type serverStream struct {
 
 func (s *serverStream) Context() context.Context { return s.ctx }
 
-// statusOf leaves errors of others as they are.
+// statusOf leaves errors of others as they are, but for what a call that the handler has made itself has proven about that one.
 func statusOf(err error) error {
 	if s := Status(err); s != nil {
 		return s.Err()
 	}
-	return err
+	if recognised(err) == nil {
+		return err
+	}
+	return &refused{err, proven(err, false)}
 }

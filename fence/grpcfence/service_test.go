@@ -170,7 +170,7 @@ func (c *client) call(ctx context.Context, method, resource, value string) (stri
 	args := url.Values{"name": {resource}, "value": {value}}
 	var reply wrapperspb.StringValue
 	if err := c.conn.Invoke(ctx, method, wrapperspb.String(args.Encode()), &reply); err != nil {
-		return "", errors.Join(err, ctx.Err()) // gRPC tells of the end of a context by a status of its own
+		return "", err
 	}
 	return url.QueryUnescape(reply.Value)
 }

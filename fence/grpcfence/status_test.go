@@ -41,20 +41,21 @@ func TestErrorOfHostileStatuses(t *testing.T) {
 		err   error
 		stale bool
 	}{
-		"good":              {told(t, refused, grpcfence.Domain, "STALE_TOKEN", good), true},
-		"another domain":    {told(t, refused, "example.com", "STALE_TOKEN", good), false},
-		"another code":      {told(t, codes.Aborted, grpcfence.Domain, "STALE_TOKEN", good), false},
-		"unknown reason":    {told(t, refused, grpcfence.Domain, "OUT_OF_CHEESE", good), false},
-		"no token":          {told(t, refused, grpcfence.Domain, "STALE_TOKEN", without("token", "")), false},
-		"no facts":          {told(t, refused, grpcfence.Domain, "STALE_TOKEN", nil), false},
-		"negative token":    {told(t, refused, grpcfence.Domain, "STALE_TOKEN", without("token", "-1")), false},
-		"not stale":         {told(t, refused, grpcfence.Domain, "STALE_TOKEN", without("token", "43")), false},
-		"control character": {told(t, refused, grpcfence.Domain, "STALE_TOKEN", without("resource", "\x1b[2J")), false},
-		"locks are equal":   {told(t, refused, grpcfence.Domain, "WRONG_LOCK", facts{"resource": "r", "lock": "l", "guard": "l"}), false},
-		"invalid what":      {told(t, codes.InvalidArgument, grpcfence.Domain, "INVALID", nil), false},
-		"no detail":         {status.Error(refused, "stale"), false},
-		"no status":         {errors.New("stale"), false},
-		"nil":               {nil, false},
+		"good":               {told(t, refused, grpcfence.Domain, "STALE_TOKEN", good), true},
+		"another domain":     {told(t, refused, "example.com", "STALE_TOKEN", good), false},
+		"another code":       {told(t, codes.Aborted, grpcfence.Domain, "STALE_TOKEN", good), false},
+		"unknown reason":     {told(t, refused, grpcfence.Domain, "OUT_OF_CHEESE", good), false},
+		"no token":           {told(t, refused, grpcfence.Domain, "STALE_TOKEN", without("token", "")), false},
+		"no facts":           {told(t, refused, grpcfence.Domain, "STALE_TOKEN", nil), false},
+		"negative token":     {told(t, refused, grpcfence.Domain, "STALE_TOKEN", without("token", "-1")), false},
+		"not stale":          {told(t, refused, grpcfence.Domain, "STALE_TOKEN", without("token", "43")), false},
+		"control character":  {told(t, refused, grpcfence.Domain, "STALE_TOKEN", without("resource", "\x1b[2J")), false},
+		"locks are equal":    {told(t, refused, grpcfence.Domain, "WRONG_LOCK", facts{"resource": "r", "lock": "l", "guard": "l"}), false},
+		"invalid what":       {told(t, codes.InvalidArgument, grpcfence.Domain, "INVALID", nil), false},
+		"proof of a success": {told(t, codes.FailedPrecondition, "example.com", "NOT_WRITTEN", nil), false},
+		"no detail":          {status.Error(refused, "stale"), false},
+		"no status":          {errors.New("stale"), false},
+		"nil":                {nil, false},
 	} {
 		err := grpcfence.Error(c.err)
 		if errors.Is(err, fence.ErrStaleToken) != c.stale || !c.stale && err != c.err {

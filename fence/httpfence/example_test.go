@@ -41,7 +41,7 @@ func Example() {
 		}
 		resp, err := client.Do(req)
 		if err != nil {
-			return err
+			return err // whether anything was written it tells by fence.ErrUnknownOutcome and fence.ErrNotWritten
 		}
 		defer resp.Body.Close()
 		if err := httpfence.Error(resp); err != nil {
@@ -63,6 +63,31 @@ func Example() {
 	// 200 OK: deposited to 7
 	// under the lock: <nil>
 	// without it refused: true
+}
+
+// A connection that is lost after the request has left tells nothing of the write. Neither does a hold that is lost while the
+// answer is under way, so the unknown outcome is what to ask for first.
+func ExampleTransport() {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler) // the write stands, and the connection breaks
+	}))
+	defer server.Close()
+	ctx := fence.NewContext(context.Background(), fence.Grant{Cluster: "5f0c9d", Lock: "account-7", Token: 1796157310875344}) // as in a hold's context
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, server.URL+"/accounts/7", strings.NewReader("balance=5"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = (&http.Client{Transport: &httpfence.Transport{}}).Do(req)
+	switch {
+	case errors.Is(err, fence.ErrUnknownOutcome):
+		fmt.Println("claim again, then look whether it is there")
+	case errors.Is(err, quorumlock.ErrLost), errors.Is(err, fence.ErrStaleToken):
+		fmt.Println("nothing was written, and another has the lock")
+	case errors.Is(err, fence.ErrNotWritten):
+		fmt.Println("nothing was written, try again")
+	}
+	// Output:
+	// claim again, then look whether it is there
 }
 
 // Any client and any framework can carry grants: they are one header.

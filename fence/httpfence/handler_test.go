@@ -44,35 +44,43 @@ func TestAnswerTellsTheOutcome(t *testing.T) {
 		want    int
 		err     error // that the client has of it
 	}{
-		"all is well":                  {passes, fine, 200, nil},
-		"stale":                        {refuses(stale), fine, 412, fence.ErrStaleToken},
-		"stale, wrapped":               {refuses(fmt.Errorf("store: %w", stale)), fine, 412, fence.ErrStaleToken},
-		"wrong lock":                   {refuses(&fence.WrongLockError{Resource: "r", Lock: "a", Guard: "b"}), fine, 409, fence.ErrWrongLock},
-		"bad resource":                 {refuses(&fence.FieldError{Field: "resource", Problem: "bad"}), fine, 400, fence.ErrInvalid},
-		"no grant for it":              {refuses(fence.ErrNoGrant), fine, 428, fence.ErrNoGrant},
-		"store down":                   {refuses(errStore), fine, 503, httpfence.ErrNotWritten},
-		"guard full":                   {refuses(fence.ErrFull), fine, 503, httpfence.ErrNotWritten},
-		"cancelled before":             {refuses(context.Canceled), fine, 503, httpfence.ErrNotWritten},
-		"nothing run":                  {refuses(nil), fine, 500, httpfence.ErrNotWritten},
-		"commit fails":                 {commits(errStore), fine, 500, fence.ErrUnknownOutcome},
-		"commit cancelled":             {commits(context.Canceled), fine, 500, fence.ErrUnknownOutcome},
-		"commit unknown":               {commits(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, errStore)), fine, 500, fence.ErrUnknownOutcome},
-		"stale at the write":           {commits(stale), fine, 412, fence.ErrStaleToken}, // a conditional write judges last
-		"the handler refuses":          {passes, status(404), 404, nil},
-		"the handler fails":            {passes, status(500), 500, nil},
-		"the handler answers 412":      {passes, status(412), 412, nil},
-		"fails, and a commit would":    {commits(errStore), status(409), 409, nil},
-		"redirect":                     {passes, status(303), 303, nil},
-		"no content":                   {passes, status(204), 204, nil},
-		"switching protocols":          {passes, status(101), 500, httpfence.ErrNotWritten},
-		"status too low":               {passes, status(42), 500, httpfence.ErrNotWritten},
-		"status zero":                  {passes, status(0), 500, httpfence.ErrNotWritten},
-		"status too high":              {passes, status(1000), 500, httpfence.ErrNotWritten},
-		"early hints are left out":     {passes, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(103); rw.WriteHeader(201) }, 201, nil},
-		"gives up without an answer":   {passes, gives(errStore), 500, httpfence.ErrNotWritten},
-		"gives up on a stale token":    {passes, gives(stale), 412, fence.ErrStaleToken},
-		"gives up, outcome unknown":    {passes, gives(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, stale)), 500, fence.ErrUnknownOutcome},
-		"gives up with an answer":      {passes, func(rw http.ResponseWriter, r *http.Request) { httpfence.Fail(r, errStore); rw.WriteHeader(422) }, 422, nil},
+		"all is well":                {passes, fine, 200, nil},
+		"stale":                      {refuses(stale), fine, 412, fence.ErrStaleToken},
+		"stale, wrapped":             {refuses(fmt.Errorf("store: %w", stale)), fine, 412, fence.ErrStaleToken},
+		"wrong lock":                 {refuses(&fence.WrongLockError{Resource: "r", Lock: "a", Guard: "b"}), fine, 409, fence.ErrWrongLock},
+		"bad resource":               {refuses(&fence.FieldError{Field: "resource", Problem: "bad"}), fine, 400, fence.ErrInvalid},
+		"no grant for it":            {refuses(fence.ErrNoGrant), fine, 428, fence.ErrNoGrant},
+		"store down":                 {refuses(errStore), fine, 503, httpfence.ErrNotWritten},
+		"guard full":                 {refuses(fence.ErrFull), fine, 503, httpfence.ErrNotWritten},
+		"cancelled before":           {refuses(context.Canceled), fine, 503, httpfence.ErrNotWritten},
+		"nothing run":                {refuses(nil), fine, 500, httpfence.ErrNotWritten},
+		"commit fails":               {commits(errStore), fine, 500, fence.ErrUnknownOutcome},
+		"commit cancelled":           {commits(context.Canceled), fine, 500, fence.ErrUnknownOutcome},
+		"commit unknown":             {commits(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, errStore)), fine, 500, fence.ErrUnknownOutcome},
+		"stale at the write":         {commits(stale), fine, 412, fence.ErrStaleToken}, // a conditional write judges last
+		"taken back, for certain":    {commits(fmt.Errorf("%w: %w", fence.ErrNotWritten, errStore)), fine, 503, httpfence.ErrNotWritten},
+		"the handler refuses":        {passes, status(404), 404, nil},
+		"the handler fails":          {passes, status(500), 500, nil},
+		"the handler answers 412":    {passes, status(412), 412, nil},
+		"fails, and a commit would":  {commits(errStore), status(409), 409, nil},
+		"redirect":                   {passes, status(303), 303, nil},
+		"no content":                 {passes, status(204), 204, nil},
+		"switching protocols":        {passes, status(101), 500, httpfence.ErrNotWritten},
+		"status too low":             {passes, status(42), 500, httpfence.ErrNotWritten},
+		"status zero":                {passes, status(0), 500, httpfence.ErrNotWritten},
+		"status too high":            {passes, status(1000), 500, httpfence.ErrNotWritten},
+		"early hints are left out":   {passes, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(103); rw.WriteHeader(201) }, 201, nil},
+		"gives up without an answer": {passes, gives(errStore), 500, httpfence.ErrNotWritten},
+		"gives up on a stale token":  {passes, gives(stale), 412, fence.ErrStaleToken},
+		"gives up, outcome unknown":  {passes, gives(fmt.Errorf("%w: %w", fence.ErrUnknownOutcome, stale)), 500, fence.ErrUnknownOutcome},
+		"gives up with an answer":    {passes, func(rw http.ResponseWriter, r *http.Request) { httpfence.Fail(r, errStore); rw.WriteHeader(422) }, 422, nil},
+		"gives up, unknown, answers": {passes, func(rw http.ResponseWriter, r *http.Request) {
+			httpfence.Fail(r, fence.ErrUnknownOutcome)
+			rw.WriteHeader(422)
+		}, 500, fence.ErrUnknownOutcome},
+		"gives up on one, and answers": {passes, func(rw http.ResponseWriter, r *http.Request) { httpfence.Fail(r, stale); rw.WriteHeader(422) }, 422, nil},
+		"gives up with a panic error":  {passes, gives(&httpfence.PanicError{Value: "x"}), 500, httpfence.ErrNotWritten},
+		"gives up, no equality":        {passes, gives(noEquality{stale, map[string]string{}}), 412, fence.ErrStaleToken},
 		"gives up after a good status": {passes, func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(200); httpfence.Fail(r, errStore) }, 500, httpfence.ErrNotWritten},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +113,8 @@ func (c *commits) Do(ctx context.Context, resource string, write func(context.Co
 	})
 }
 
+func (c *commits) RollsBack() bool { return true }
+
 // What next fails at is rolled back, and its response is as it made it.
 func TestFailedHandlerIsRolledBack(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -129,6 +139,37 @@ func TestFailedHandlerIsRolledBack(t *testing.T) {
 				}
 			}
 		}, 500, ""},
+		"shorter than declared": {func(s *commits) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				s.pending = "x"
+				rw.Header().Set("Content-Length", "10")
+				fmt.Fprint(rw, "short")
+			}
+		}, 500, ""},
+		"longer than declared": {func(s *commits) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				s.pending = "x"
+				rw.Header().Set("Content-Length", "4")
+				fmt.Fprint(rw, "123")
+				if n, err := fmt.Fprint(rw, "45"); n != 0 || err != http.ErrContentLength {
+					t.Errorf("longer than declared: %d, %v", n, err)
+				}
+			}
+		}, 500, ""},
+		"as declared": {func(s *commits) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				s.pending = "x"
+				rw.Header().Set("Content-Length", "4")
+				fmt.Fprint(rw, "1234")
+			}
+		}, 200, "1234"},
+		"an error that is shorter": {func(s *commits) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				s.pending = "x"
+				rw.Header().Set("Content-Length", "10")
+				http.Error(rw, "gone", http.StatusGone)
+			}
+		}, 410, "gone\n"},
 		"as long as it may be": {func(s *commits) http.HandlerFunc {
 			return func(rw http.ResponseWriter, _ *http.Request) { s.pending = "x"; fmt.Fprint(rw, "0123456789") }
 		}, 200, "0123456789"},
@@ -312,12 +353,30 @@ func TestSafeMethodsPass(t *testing.T) {
 	}
 }
 
+// What passes unfenced has no grant, not even one that something around the Handler has put there.
+func TestSafeMethodsPassWithoutGrants(t *testing.T) {
+	r := httptest.NewRequest("GET", "/?name=r", nil)
+	r = r.WithContext(fence.NewContext(r.Context(), grant))
+	resp := serveRequest(t, new(fence.Guard), func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, len(fence.Grants(r.Context()))) }, r,
+		httpfence.SafeMethodsPass())
+	if got := checkStatus(t, resp, 200); got != "0" {
+		t.Errorf("%s grants", got)
+	}
+}
+
 func TestHandlerNotSetUp(t *testing.T) {
 	next, guard := http.HandlerFunc(fine), new(fence.Guard)
+	var nobody *fence.Guard
 	for name, h := range map[string]func(httpfence.Option) http.Handler{
-		"no checker":  func(o httpfence.Option) http.Handler { return httpfence.Handler(nil, resourceOf, next, o) },
-		"no resource": func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, nil, next, o) },
-		"no next":     func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, resourceOf, nil, o) },
+		"no checker":      func(o httpfence.Option) http.Handler { return httpfence.Handler(nil, resourceOf, next, o) },
+		"no resource":     func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, nil, next, o) },
+		"no next":         func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, resourceOf, nil, o) },
+		"checker of nil":  func(o httpfence.Option) http.Handler { return httpfence.Handler(nobody, resourceOf, next, o) },
+		"checker no func": func(o httpfence.Option) http.Handler { return httpfence.Handler(checkerFunc(nil), resourceOf, next, o) },
+		"next of nil": func(o httpfence.Option) http.Handler {
+			return httpfence.Handler(guard, resourceOf, http.HandlerFunc(nil), o)
+		},
+		"option of nil": func(o httpfence.Option) http.Handler { return httpfence.Handler(guard, resourceOf, next, nil, o) },
 		"response": func(o httpfence.Option) http.Handler {
 			return httpfence.Handler(guard, resourceOf, next, o, httpfence.MaxResponse(-1))
 		},

@@ -17,14 +17,18 @@ import (
 const Header = "Quorumlock-Grant"
 
 // Inject sets Header to the grants, in place of what is there. Without any the error is fence.ErrNoGrant, and a
-// *fence.FieldError if one is not valid, two are of one lock, or they are too long together; h is left as it is then.
+// *fence.FieldError if one is not valid, two are of one lock, or they are too long together, or h is nil; h is left as it is then.
 //
 // A header set by hand follows a redirect to any host, since net/http copies it; Transport takes it off.
 func Inject(h http.Header, grants ...fence.Grant) error {
 	list, err := grantlist.Encode(grants)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case h == nil:
+		return &fence.FieldError{Field: "h", Problem: "must not be nil"}
 	}
+	remove(h)
 	h.Set(Header, list)
 	return nil
 }
@@ -32,6 +36,9 @@ func Inject(h http.Header, grants ...fence.Grant) error {
 // Extract gives the request's context with the grants of its Header. The error is fence.ErrNoGrant if there is no such header,
 // and a *fence.FieldError if it is not exactly what Header says; the context carries no grant then, so that checkers refuse it.
 func Extract(r *http.Request) (context.Context, error) {
+	if r == nil {
+		return context.Background(), &fence.FieldError{Field: "r", Problem: "must not be nil"}
+	}
 	lines := r.Header.Values(Header)
 	if len(lines) == 0 {
 		return fence.NewContext(r.Context()), fence.ErrNoGrant

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/internal/arg"
 )
 
 // Option is an option of Handler.
@@ -15,7 +16,7 @@ const (
 )
 
 // MaxResponse is the most bytes of a response's body, which is held back until the step is committed. A response that has more
-// is not sent: the step is rolled back, and the answer is status 500. Default 1 MiB.
+// is not sent: the step fails, and the answer is status 500. Default 1 MiB.
 func MaxResponse(bytes int) Option { return func(h *handler) { h.maxResponse = bytes } }
 
 // ReadAhead is how many bytes of a request's body are read before the step begins, so that a slow sender keeps nobody waiting
@@ -40,12 +41,14 @@ func (h *handler) check() error {
 		return &fence.FieldError{Field: "Handler." + field, Problem: "must not be nil"}
 	}
 	switch {
-	case h.checker == nil:
+	case arg.IsNil(h.checker):
 		return missing("c")
 	case h.resource == nil:
 		return missing("resource")
-	case h.next == nil:
+	case arg.IsNil(h.next):
 		return missing("next")
+	case h.nilOption:
+		return missing("opts")
 	case h.maxResponse < 0:
 		return &fence.FieldError{Field: "MaxResponse", Value: h.maxResponse, Problem: "must not be negative"}
 	case h.readAhead < 0:

@@ -1,6 +1,7 @@
 package httpfence
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -24,6 +25,17 @@ const (
 	codeNot     = "not-written"
 	codeUnknown = "unknown-outcome"
 )
+
+// maxText is the most bytes of a text that a checker or next made up. With it, and names of fence.MaxName, a problem fits into
+// maxProblem, each byte escaped.
+const maxText = 1 << 10
+
+func clipped(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "")
+}
 
 // problem is the body of a refusal or failure (RFC 9457). Tokens are decimal strings.
 type problem struct {
@@ -65,7 +77,7 @@ func refusal(err error) *problem {
 	case errors.As(err, &field):
 		return &problem{
 			Type: codeInvalid, Title: "The grant or the resource is not valid", Status: http.StatusBadRequest, Detail: field.Error(),
-			Field: field.Field, Problem: field.Problem,
+			Field: clipped(field.Field), Problem: clipped(cmp.Or(field.Problem, "is not valid")),
 		}
 	}
 	return nil
@@ -88,7 +100,7 @@ const retryAfter = 1
 
 func (p *problem) write(rw http.ResponseWriter) {
 	whole := *p
-	whole.Type = typeBase + p.Type
+	whole.Type, whole.Detail = typeBase+p.Type, clipped(p.Detail)
 	text, err := json.Marshal(whole)
 	if err != nil {
 		text = nil // cannot be: strings and tokens; the status says enough

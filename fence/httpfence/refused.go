@@ -14,11 +14,11 @@ import (
 )
 
 var (
-	// ErrNotWritten: the server failed, and the step was not committed, so nothing was written in it. With status 503 the same
-	// request may be sent again.
-	ErrNotWritten = errors.New("nothing was written")
+	// ErrNotWritten is fence.ErrNotWritten: the request was not sent, or the server failed, and the step was not committed, so
+	// nothing was written in it. With status 503 the same request may be sent again.
+	ErrNotWritten = fence.ErrNotWritten
 	// ErrMalformed: the answer may be one of Handler, and cannot be read: it was cut off, or read before. Whether anything was
-	// written is not known.
+	// written is not known, so it comes with fence.ErrUnknownOutcome.
 	ErrMalformed = errors.New("malformed answer of a fence")
 )
 
@@ -27,33 +27,52 @@ const maxProblem = 32 << 10
 
 // Error gives the error by which a server's Handler has refused a request or failed: a *fence.StaleTokenError, a
 // *fence.WrongLockError, fence.ErrNoGrant, a *fence.FieldError, ErrNotWritten, fence.ErrUnknownOutcome, or ErrMalformed. It is
-// nil for every other response, whatever its status: those of the handler that is fenced, and of proxies on the way, are for
-// the caller to judge, so look at the status too. So are those to HEAD, which have no body.
+// nil for every other response, whatever its status, and for none: those of the handler that is fenced, and of proxies on the
+// way, are for the caller to judge, so look at the status too. (A proxy's 502 or 504 may stand for a write that took effect.) So
+// are those to HEAD, which have no body.
 //
 // Call it before anything else reads the body. Error reads at most 32 KiB of it, and only if its media type is that of a
 // problem; what it read can be read again. Closing the body remains the caller's.
 func Error(resp *http.Response) error {
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode < 400 || media != problemMedia || resp.Body == nil || isHead(resp) {
+	if resp == nil || resp.StatusCode < 400 || resp.Body == nil || isHead(resp) {
+		return nil
+	}
+	if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); media != problemMedia {
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	resp.Body = &reread{io.MultiReader(bytes.NewReader(text), &ending{resp.Body, err}), resp.Body}
-	if err != nil {
-		return fmt.Errorf("%w: status %d: %w", ErrMalformed, resp.StatusCode, err)
+	switch {
+	case err != nil:
+		return malformed(resp.StatusCode, err)
+	case len(text) == 0:
+		return malformed(resp.StatusCode, errors.New("the body has been read, or is empty"))
 	}
-	if len(text) == 0 {
-		return fmt.Errorf("%w: status %d, and the body has been read, or is empty", ErrMalformed, resp.StatusCode)
-	}
+	return refusedBy(resp.StatusCode, text)
+}
+
+// refusedBy gives the error of a body, nil for that of somebody else.
+func refusedBy(status int, text []byte) error {
 	var kind struct{ Type string }
-	if json.Unmarshal(text, &kind) != nil || !strings.HasPrefix(kind.Type, typeBase) {
-		return nil // a problem of somebody else
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&kind); err != nil {
+		// One that is longer than any of Handler was not cut off by the network, and is Handler's only if it says so.
+		if errors.Is(err, io.ErrUnexpectedEOF) && (len(text) < maxProblem || bytes.Contains(text, []byte(typeBase))) {
+			return malformed(status, err)
+		}
+		return nil
+	}
+	if !strings.HasPrefix(kind.Type, typeBase) {
+		return nil
 	}
 	var p problem
 	if err := json.Unmarshal(text, &p); err != nil {
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
+		return malformed(status, err)
 	}
-	return p.refused(resp.StatusCode)
+	return p.refused(status)
+}
+
+func malformed(status int, err error) error {
+	return fmt.Errorf("%w: status %d: %w: %w", ErrMalformed, status, err, fence.ErrUnknownOutcome)
 }
 
 func isHead(resp *http.Response) bool {
@@ -81,7 +100,7 @@ func (e *ending) Read(b []byte) (int, error) {
 // refused gives the error that a problem tells of.
 func (p *problem) refused(status int) error {
 	if !p.plausible(status) {
-		return fmt.Errorf("%w: status %d with type %.100q", ErrMalformed, status, p.Type)
+		return malformed(status, fmt.Errorf("type %.100q", p.Type))
 	}
 	switch p.code() {
 	case codeStale:
@@ -108,7 +127,7 @@ func (p *problem) plausible(status int) bool {
 	case codeNoGrant:
 		return status == http.StatusPreconditionRequired
 	case codeInvalid:
-		return status == http.StatusBadRequest && p.Field != ""
+		return status == http.StatusBadRequest && p.Problem != ""
 	case codeNot, codeUnknown:
 		return status >= 500
 	}

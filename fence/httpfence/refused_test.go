@@ -58,7 +58,11 @@ func TestErrorOfHostileAnswers(t *testing.T) {
 		"wrong lock that is right": {409, media, `{"type":"` + problemType + `wrong-lock","resource":"r","lock":"l","guard":"l"}`, broken},
 		"invalid what":             {400, media, `{"type":"` + problemType + `invalid"}`, broken},
 		"no grant, yet 200":        {200, media, `{"type":"` + problemType + `no-grant"}`, nil},
-		"endless":                  {412, media, stale(`"resource":"r","token":"41","highest":"42","pad":"` + strings.Repeat("x", 1<<20) + `"`), nil},
+		"endless":                  {412, media, stale(`"resource":"r","token":"41","highest":"42","pad":"` + strings.Repeat("x", 1<<20) + `"`), broken},
+		"endless, of the app":      {412, media, `{"type":"https://example.com","pad":"` + strings.Repeat("x", 1<<20) + `"}`, nil},
+		"cut off":                  {500, media, `{"type":"` + problemType + `unknown-out`, broken},
+		"cut off at once":          {500, media, `{"ty`, broken},
+		"more than one":            {412, media, good + "{}", broken},
 		"deep":                     {412, media, strings.Repeat("[", 30_000), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,6 +70,9 @@ func TestErrorOfHostileAnswers(t *testing.T) {
 			err := httpfence.Error(resp)
 			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Errorf("error %v, want %v", err, c.want)
+			}
+			if errors.Is(err, broken) != errors.Is(err, fence.ErrUnknownOutcome) {
+				t.Errorf("%v: whether anything was written", err)
 			}
 			if err != nil && strings.ContainsRune(err.Error(), '\x1b') {
 				t.Errorf("control characters in %q", err)
@@ -78,6 +85,9 @@ func TestErrorOfHostileAnswers(t *testing.T) {
 				t.Errorf("%#v", stale)
 			}
 		})
+	}
+	if err := httpfence.Error(nil); err != nil {
+		t.Errorf("no response: %v", err)
 	}
 	if err := httpfence.Error(&http.Response{StatusCode: 412, Header: http.Header{"Content-Type": {media}}}); err != nil {
 		t.Errorf("no body: %v", err)
@@ -137,6 +147,21 @@ func TestErrorOfTheLongestNames(t *testing.T) {
 		var got *fence.WrongLockError
 		if err := httpfence.Error(resp); !errors.As(err, &got) || *got != want {
 			t.Errorf("%q: %.200v", char, err)
+		}
+	}
+}
+
+// What a resource function or next says is told, however long it is and whatever it leaves out.
+func TestErrorOfFieldErrors(t *testing.T) {
+	long := strings.Repeat("<", 40<<10)
+	for _, said := range []fence.FieldError{{Field: "id", Problem: long}, {Field: long, Problem: long}, {Problem: "no field"}, {Field: "no problem"}, {}} {
+		resp := serve(t, checkerFunc(func(context.Context, string, func(context.Context) error) error { return &said }), fine)
+		var got *fence.FieldError
+		if err := httpfence.Error(resp); !errors.As(err, &got) || !strings.HasPrefix(said.Field, got.Field) {
+			t.Fatalf("%.20q: %.200v", said.Field, err)
+		}
+		if said.Problem != "" && (got.Problem == "" || !strings.HasPrefix(said.Problem, got.Problem)) {
+			t.Errorf("%.20q became %.20q", said.Problem, got.Problem)
 		}
 	}
 }

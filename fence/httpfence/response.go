@@ -3,9 +3,11 @@ package httpfence
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,20 +18,22 @@ var errTooLong = errors.New("the response is too long to be held back")
 type response struct {
 	header  http.Header
 	control *http.ResponseController
+	method  string
 	most    int
 
-	status  int         // 0 until it is written
-	sent    http.Header // as it was when the status was written
-	body    []byte
-	tooLong bool
+	status   int         // 0 until it is written
+	sent     http.Header // as it was when the status was written
+	declared int         // Content-Length, -1 if there is none
+	body     []byte
+	unfit    error // why a part of the body was not taken
 }
 
-func newResponse(header http.Header, control *http.ResponseController, most int) *response {
+func newResponse(header http.Header, control *http.ResponseController, method string, most int) *response {
 	header = header.Clone()
 	if header == nil {
 		header = make(http.Header)
 	}
-	return &response{header: header, control: control, most: most}
+	return &response{header: header, control: control, method: method, most: most}
 }
 
 func (w *response) Header() http.Header { return w.header }
@@ -43,6 +47,10 @@ func (w *response) WriteHeader(status int) {
 	}
 	w.status = max(status, 1) // 0 is none; neither is one that can go out
 	w.sent = w.header.Clone()
+	w.declared = -1
+	if n, err := strconv.Atoi(w.sent.Get("Content-Length")); err == nil && n >= 0 { // net/http drops others
+		w.declared = n
+	}
 }
 
 func (w *response) Write(p []byte) (int, error) {
@@ -50,12 +58,27 @@ func (w *response) Write(p []byte) (int, error) {
 	if w.status == http.StatusNoContent || w.status == http.StatusNotModified {
 		return 0, http.ErrBodyNotAllowed
 	}
-	if w.tooLong || len(p) > w.most-len(w.body) {
-		w.tooLong = true
-		return 0, errTooLong
+	switch {
+	case w.unfit != nil:
+	case w.declared >= 0 && len(p) > w.declared-len(w.body):
+		if w.method == http.MethodHead {
+			return 0, http.ErrContentLength // which costs nothing there
+		}
+		w.unfit = http.ErrContentLength
+	case len(p) > w.most-len(w.body):
+		w.unfit = errTooLong
+	}
+	if w.unfit != nil {
+		return 0, w.unfit
 	}
 	w.body = append(w.body, p...)
 	return len(p), nil
+}
+
+// complete says whether the body is as long as was declared. One that is not sent may be declared.
+func (w *response) complete() bool {
+	bodiless := w.method == http.MethodHead || w.status == http.StatusNoContent || w.status == http.StatusNotModified
+	return bodiless || w.declared < 0 || w.declared == len(w.body)
 }
 
 // SetReadDeadline, SetWriteDeadline and EnableFullDuplex are for http.ResponseController; there is no Unwrap, by which it would
@@ -78,8 +101,10 @@ func (w *response) end(cause error) error {
 		return cause
 	case w.status < 200 || w.status > 999:
 		return fmt.Errorf("status %d cannot be held back", w.status)
-	case w.tooLong:
-		return errTooLong
+	case w.unfit != nil:
+		return w.unfit
+	case !w.complete():
+		return fmt.Errorf("%w: %d of %d bytes", io.ErrUnexpectedEOF, len(w.body), w.declared)
 	}
 	return nil
 }
@@ -89,6 +114,9 @@ func (w *response) send(rw http.ResponseWriter) {
 	header := rw.Header()
 	clear(header)
 	maps.Copy(header, w.sent)
+	if !w.complete() { // an error of next, which goes out all the same
+		header.Del("Content-Length")
+	}
 	rw.WriteHeader(w.status)
 	_, _ = rw.Write(w.body)
 	for key, values := range w.header {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+
+	"github.com/quorumlock/quorumlock/fence"
 )
 
 // What makes a step roll back, beside a panic.
@@ -18,11 +20,14 @@ var (
 type causeKey struct{}
 
 // Fail tells the checker why a request fails that a Handler has passed on: the step is rolled back, and a checker that repeats
-// steps, as after a serialization failure, repeats this one. If it does not, the response goes out if its status is 400 or
-// more; without one the answer is that to a refusal if err is one, that of an unknown outcome if err matches
-// fence.ErrUnknownOutcome, and status 500 otherwise. Outside a Handler, and with a nil err, Fail does nothing.
+// steps, as after a serialization failure, repeats this one. If it does not, the answer is that of an unknown outcome if err
+// matches fence.ErrUnknownOutcome; else the response goes out if its status is 400 or more; without one the answer is that to a
+// refusal if err is one, and status 500 otherwise. Outside a Handler, and with a nil r or err, Fail does nothing.
 func Fail(r *http.Request, err error) {
-	if cause, ok := r.Context().Value(causeKey{}).(*error); ok && err != nil {
+	if r == nil || err == nil {
+		return
+	}
+	if cause, ok := r.Context().Value(causeKey{}).(*error); ok {
 		*cause = err
 	}
 }
@@ -36,8 +41,21 @@ type step struct {
 	control  *http.ResponseController
 	body     *body
 	ran      bool
-	response *response // of the last run
-	failed   error     // why the last run is to be rolled back
+	response *response   // of the last run
+	failed   error       // why the last run is to be rolled back
+	panicked *PanicError // of the last run
+	doubt    error       // of any run, that matches fence.ErrUnknownOutcome
+}
+
+// runError is what the checker is told of a run that failed. It is a type of this package, so that it is known again in whatever
+// the checker makes of it: an error of next may have no equality, and be found where next has nothing to do with it.
+type runError struct{ error }
+
+func (e *runError) Unwrap() error { return e.error }
+
+func isOfRun(err error) bool {
+	var run *runError
+	return errors.As(err, &run)
 }
 
 func (h *handler) newStep(rw http.ResponseWriter, r *http.Request) *step {
@@ -50,10 +68,15 @@ func (h *handler) newStep(rw http.ResponseWriter, r *http.Request) *step {
 
 // run is the write that the checker is given. An error rolls it back.
 func (s *step) run(ctx context.Context) error {
-	s.ran = true
-	s.response = newResponse(s.header, s.control, s.h.maxResponse)
-	s.failed = s.serve(ctx)
-	return s.failed
+	s.ran, s.panicked = true, nil
+	s.response = newResponse(s.header, s.control, s.request.Method, s.h.maxResponse)
+	if s.failed = s.serve(ctx); s.failed == nil {
+		return nil
+	}
+	if errors.Is(s.failed, fence.ErrUnknownOutcome) {
+		s.doubt = s.failed
+	}
+	return &runError{s.failed}
 }
 
 // serve catches a panic only to tell the checker, so that no step is committed that was broken off half way.
@@ -70,7 +93,8 @@ func (s *step) serve(ctx context.Context) (err error) {
 	}()
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			s.panicked = &PanicError{Value: v, Stack: debug.Stack()}
+			err = s.panicked
 		}
 	}()
 	s.h.next.ServeHTTP(s.response, r)

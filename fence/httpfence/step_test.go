@@ -126,6 +126,7 @@ func TestFailLetsTheCheckerRepeat(t *testing.T) {
 		})
 	}
 	httpfence.Fail(httptest.NewRequest("GET", "/", nil), errStore) // outside: nothing happens
+	httpfence.Fail(nil, errStore)
 }
 
 // Files of a multipart form are of the request that next was given, which the server does not know.

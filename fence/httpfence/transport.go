@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/internal/ended"
 )
 
 // Transport is an http.RoundTripper that adds the grants of a request's context to its header: that of a Mutex, or all those of
@@ -15,6 +16,16 @@ import (
 //
 // Grants go to the host that the request was made for, scheme and port included, and to no other that it is redirected to; the
 // server there then refuses it if its resource is fenced. A grant that is not valid fails the request with a *fence.FieldError.
+//
+// The error of a request with a grant tells whether anything may have been written. It matches ErrNotWritten if nothing was sent:
+// the context, such as that of a hold, had ended before, which is found in it with its cause, or no connection could be made. Any
+// other error once Base was called matches fence.ErrUnknownOutcome, besides the error and the end of the context, if it has
+// ended: a connection that was cut, or a hold that was lost while the answer was under way, says nothing of the write.
+// http.Client.Timeout replaces an error by one of its own that tells none of this, so bound requests by their contexts.
+//
+// net/http sends a request again by itself, after it may have taken effect, if its method is safe or it has an Idempotency-Key or
+// X-Idempotency-Key. Those of requests with a grant go out under their lower-case names, which are the same to servers, and do
+// not have that effect.
 //
 // A handler that was fenced and calls other services with its request's context passes the grant on to them, as a trace would be.
 //
@@ -30,13 +41,19 @@ type Transport struct {
 // RoundTrip is http.RoundTripper.RoundTrip.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	out, err := t.fenced(req)
+	if err == nil && shows(out) {
+		err = notSent(ended.Err(req.Context()))
+	}
 	if err != nil {
-		if req.Body != nil {
+		if req != nil && req.Body != nil {
 			_ = req.Body.Close() // a RoundTripper owes it, on errors too
 		}
 		return nil, err
 	}
-	return t.base().RoundTrip(out)
+	if !shows(out) {
+		return t.base().RoundTrip(out)
+	}
+	return roundTrip(t.base(), out)
 }
 
 // CloseIdleConnections is for http.Client.CloseIdleConnections.
@@ -55,27 +72,24 @@ func (t *Transport) base() http.RoundTripper {
 
 // fenced gives the request to send, req itself if nothing is to be changed: a RoundTripper must not change what is the caller's.
 func (t *Transport) fenced(req *http.Request) (*http.Request, error) {
-	grants := fence.Grants(req.Context())
-	atHome := sameOrigin(req)
-	if !atHome {
-		grants = nil
+	if req == nil || req.URL == nil {
+		return nil, &fence.FieldError{Field: "Request.URL", Problem: "must not be nil"}
 	}
-	byHand := len(req.Header.Values(Header)) > 0
+	grants, atHome := fence.Grants(req.Context()), sameOrigin(req)
 	switch {
-	case len(grants) > 0:
-		out := req.Clone(req.Context())
-		if out.Header == nil {
-			out.Header = make(http.Header)
-		}
+	case len(grants) > 0 && atHome:
+		out := outgoing(req)
 		return out, Inject(out.Header, grants...)
 	case t.Required && !atHome:
 		return nil, fmt.Errorf("redirected to another host, where the grant does not go: %w", fence.ErrNoGrant)
-	case t.Required && !byHand:
+	case t.Required && !shows(req):
 		return nil, fence.ErrNoGrant // http.Client adds method and URL
-	case byHand && !atHome:
-		out := req.Clone(req.Context())
-		out.Header.Del(Header)
+	case shows(req) && !atHome:
+		out := outgoing(req)
+		remove(out.Header)
 		return out, nil
+	case shows(req):
+		return outgoing(req), nil
 	}
 	return req, nil
 }
