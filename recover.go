@@ -128,8 +128,9 @@ func Recover(ctx context.Context, cfg Config, opt RecoverOptions) (*Recovery, er
 	return r, nil
 }
 
-// maxTokenFloor keeps tokens exact in programs that read them as floating-point numbers.
-const maxTokenFloor = 1<<53 - 1
+// maxTokenFloor is the middle of what fences accept (up to fence.MaxToken): as many tokens are left for the grants to come. The
+// wall clock reaches it in the year 2112.
+const maxTokenFloor = 1 << 52
 
 func (c *Config) validateRecovery(opt RecoverOptions) error {
 	var errs []error

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/internal/ended"
 )
 
 // UnknownOutcomeError: the commit was sent, and no answer to it came that tells whether it took effect. It is never retried
@@ -79,15 +80,13 @@ func rolledBack(err error) bool {
 
 // withContext adds the error of ctx, and its cause, to one that a driver made of it: not all of them say so.
 func withContext(ctx context.Context, err error) error {
-	ended := ctx.Err()
-	if ended == nil {
+	if ctx.Err() == nil {
 		return err
 	}
-	if cause := context.Cause(ctx); cause != ended && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err)
-	}
-	if !errors.Is(err, ended) {
-		err = fmt.Errorf("%w: %w", ended, err)
-	}
-	return err
+	return ended.Join(ended.Err(ctx), err)
+}
+
+// notWritten is of a transaction that is known not to have been committed, though its function succeeded.
+func notWritten(resource string, err error) error {
+	return fmt.Errorf("pgfence: %q: %w: %w", resource, fence.ErrNotWritten, err)
 }

@@ -5,14 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/internal/backoff"
+	"github.com/quorumlock/quorumlock/fence/internal/ended"
 )
 
 // Tx runs fn in a transaction that begins with a claim of resource (see [Claim]), and commits it if fn returns nil. Unless
-// the error is an *UnknownOutcomeError nothing was committed; an error of fn is found in it by errors.Is and errors.As.
+// the error is an *UnknownOutcomeError nothing was committed; an error of fn is found in it by errors.Is and errors.As. One that
+// came after fn had succeeded matches fence.ErrNotWritten then.
 //
 // A transaction that the server rolls back as a serialization failure or a deadlock (SQLSTATE 40001, 40P01) runs again, with
 // the same grant, after a growing pause, until ctx ends. So fn may run several times: it has no effect outside the
@@ -67,8 +69,8 @@ func (c config) run(
 		if err == nil || !transient(err) || !again(called) {
 			return err
 		}
-		if pause(ctx, attempt) != nil {
-			return fmt.Errorf("pgfence: %q: nothing was committed by %d attempts: %w", resource, attempt+1, withContext(ctx, err))
+		if between.Pause(ctx, attempt) != nil {
+			return fmt.Errorf("pgfence: %q: %w by %d attempts: %w", resource, fence.ErrNotWritten, attempt+1, withContext(ctx, err))
 		}
 	}
 }
@@ -92,9 +94,9 @@ func (c config) try(ctx context.Context, db *sql.DB, resource string, fn func(co
 // abandon rolls back what a function has given up with err. If the function has ended the transaction by itself, past its
 // promise, it may have committed.
 func (t *transaction) abandon(ctx context.Context, resource string, err error) error {
-	ended := errors.Is(t.tx.Rollback(), sql.ErrTxDone)
+	done := errors.Is(t.tx.Rollback(), sql.ErrTxDone)
 	err = withContext(ctx, err)
-	if ended && ctx.Err() == nil && !t.wasRefused() {
+	if done && ctx.Err() == nil && !t.wasRefused() {
 		return &UnknownOutcomeError{Resource: resource, Err: fmt.Errorf("%w: %w", err, errEndedByFunction)}
 	}
 	return err
@@ -102,7 +104,7 @@ func (t *transaction) abandon(ctx context.Context, resource string, err error) e
 
 func (t *transaction) commit(ctx context.Context, resource string) error {
 	if ctx.Err() != nil { // Commit looks too, but its answer cannot be told from a driver's
-		return fmt.Errorf("pgfence: %q: nothing was committed: %w", resource, withContext(ctx, ctx.Err()))
+		return notWritten(resource, ended.Err(ctx))
 	}
 	err := t.tx.Commit()
 	switch {
@@ -113,11 +115,11 @@ func (t *transaction) commit(ctx context.Context, resource string) error {
 		// answered like one that is safe; pgx has closed the connection by then, lib/pq hands the answer on.
 		return &UnknownOutcomeError{Resource: resource, Err: withContext(ctx, errEndedMeanwhile)}
 	case errors.Is(err, sql.ErrTxDone) && (ctx.Err() != nil || t.wasRefused()): // database/sql rolls back at the end of ctx
-		return fmt.Errorf("pgfence: %q: the transaction had been rolled back before the commit: %w", resource, withContext(ctx, err))
+		return notWritten(resource, withContext(ctx, err))
 	case errors.Is(err, sql.ErrTxDone):
 		return &UnknownOutcomeError{Resource: resource, Err: fmt.Errorf("%w: %w", err, errEndedByFunction)}
 	case rolledBack(err):
-		return fmt.Errorf("pgfence: %q: commit: %w", resource, err)
+		return notWritten(resource, err)
 	}
 	return &UnknownOutcomeError{Resource: resource, Err: withContext(ctx, err)}
 }
@@ -126,19 +128,5 @@ var errEndedByFunction = errors.New("the function has committed or rolled back b
 
 var errEndedMeanwhile = errors.New("the context ended during the commit, which may not have been replicated")
 
-const (
-	firstPause = 2 * time.Millisecond
-	mostPause  = 200 * time.Millisecond
-)
-
-// pause waits a random time up to one that doubles with each attempt, so that those who failed together do not meet again.
-func pause(ctx context.Context, attempt int) error {
-	timer := time.NewTimer(rand.N(min(firstPause<<min(attempt, 10), mostPause)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// between are the pauses from one transaction to the next.
+var between = backoff.Backoff{First: 2 * time.Millisecond, Last: 200 * time.Millisecond}

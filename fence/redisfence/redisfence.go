@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/internal/ended"
 )
 
 const (
@@ -98,7 +99,7 @@ func (f *Fence) Do(ctx context.Context, resource string, commands ...Command) ([
 	if err != nil {
 		return nil, err
 	}
-	if err := ended(ctx); err != nil {
+	if err := ended.Err(ctx); err != nil {
 		return nil, fmt.Errorf("%s: nothing was written: %w", resource, err)
 	}
 	w := &write{
@@ -150,7 +151,7 @@ func (f *Fence) read(ctx context.Context, resource string) ([]any, error) {
 		if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "WRONGTYPE") {
 			return nil, &DamagedError{Resource: resource, Key: key, Problem: refused.Message}
 		}
-		if attempt == f.cfg.Attempts || !again(err) || pause(ctx, attempt) != nil {
+		if attempt == f.cfg.Attempts || !again(err) || between.Pause(ctx, attempt) != nil {
 			return nil, fmt.Errorf("read the fence of %s: %w", resource, err)
 		}
 	}
@@ -176,11 +177,3 @@ func valuesOf(replies []any, err error) ([]any, error) {
 
 // id names one write to the script, which knows by it a request that comes again.
 func newID() string { return rand.Text() }
-
-// ended is the error of ctx, with its cause.
-func ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != ctx.Err() {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return ctx.Err()
-}

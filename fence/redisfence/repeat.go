@@ -1,13 +1,12 @@
 package redisfence
 
 import (
-	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/internal/backoff"
 )
 
 // lostError is what a Client says when no answer came.
@@ -42,18 +41,5 @@ func passing(message string) bool {
 	return false
 }
 
-const (
-	firstPause = 8 * time.Millisecond
-	lastPause  = 512 * time.Millisecond
-)
-
-// pause waits for a random time that grows with each attempt. The error is that of ctx, with its cause.
-func pause(ctx context.Context, attempt int) error {
-	timer := time.NewTimer(rand.N(min(firstPause<<min(attempt, 16), lastPause)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ended(ctx)
-}
+// between are the pauses from one attempt to the next.
+var between = backoff.Backoff{First: 8 * time.Millisecond, Last: 512 * time.Millisecond}

@@ -46,7 +46,7 @@ func (w *write) run(ctx context.Context) ([]any, error) {
 		if errors.As(err, &lost) && !errors.Is(err, ErrUnsent) {
 			w.doubt = err
 		}
-		if ended := pause(ctx, attempt); ended != nil {
+		if ended := between.Pause(ctx, attempt); ended != nil {
 			return nil, w.known(fmt.Errorf("%w: %w", ended, err))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/internal/arg"
 )
 
 // DefaultMaxPayload is the most bytes of a payload unless Config says otherwise.
@@ -36,8 +37,8 @@ type Bucket struct {
 // New gives the fenced resources of a store, without asking it anything. Use Open, unless something else has probed this very
 // store.
 func New(store Store, cfg Config) (*Bucket, error) {
-	if store == nil {
-		return nil, &fence.FieldError{Field: "store", Problem: "must not be nil"}
+	if err := checkStore(store); err != nil {
+		return nil, err
 	}
 	if cfg.MaxPayload == 0 {
 		cfg.MaxPayload = DefaultMaxPayload
@@ -59,6 +60,13 @@ func Open(ctx context.Context, store Store, cfg Config) (*Bucket, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+func checkStore(store Store) error {
+	if arg.IsNil(store) {
+		return &fence.FieldError{Field: "store", Problem: "must not be nil"}
+	}
+	return nil
 }
 
 // Put sets the resource's payload. It shows the grant in ctx; the errors are those of Update.

@@ -49,4 +49,14 @@ func TestBadConfig(t *testing.T) {
 	if _, err := New(nil, Config{}); !errors.Is(err, fence.ErrInvalid) {
 		t.Errorf("no store: %v", err)
 	}
+	if _, err := New((*scripted)(nil), Config{}); !errors.Is(err, fence.ErrInvalid) {
+		t.Errorf("a nil pointer as the store: %v", err)
+	}
+	var zero Bucket
+	ctx := fence.NewContext(t.Context(), fence.Grant{Cluster: "c", Lock: "l", Token: 1})
+	for name, err := range map[string]error{"put": zero.Put(ctx, "r", nil), "probe": zero.Probe(ctx)} {
+		if !errors.Is(err, fence.ErrInvalid) {
+			t.Errorf("%s of the zero Bucket: %v", name, err)
+		}
+	}
 }

@@ -123,6 +123,9 @@ func parse(resource string, body []byte, etag string) (object, error) {
 
 // load gives the body and the ETag of a resource's object, no ETag if there is none.
 func (b *Bucket) load(ctx context.Context, resource string) ([]byte, string, error) {
+	if err := checkStore(b.store); err != nil { // of the zero Bucket
+		return nil, "", err
+	}
 	body, etag, err := b.store.Get(ctx, b.Key(resource), int64(b.cfg.MaxPayload)+maxEnvelope)
 	switch {
 	case errors.Is(err, ErrNotFound):

@@ -25,6 +25,9 @@ const (
 // It makes about 30 requests on scratch objects, with keys that begin with the prefix and "~probe-", which no resource has, and
 // removes them if it may; a lifecycle rule can do that too. ctx bounds it.
 func (b *Bucket) Probe(ctx context.Context) error {
+	if err := checkStore(b.store); err != nil { // of the zero Bucket
+		return err
+	}
 	p := &probe{store: b.store, prefix: b.cfg.Prefix + "~probe-" + rand.Text()}
 	defer p.clean(ctx)
 	for _, step := range []func(context.Context) error{p.creates, p.replaces, p.races} {

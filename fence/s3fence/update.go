@@ -5,11 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	mrand "math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/internal/backoff"
+	"github.com/quorumlock/quorumlock/fence/internal/ended"
 )
 
 // Edit is one change of a resource within Update. It is not for use after, or by several goroutines.
@@ -124,7 +125,7 @@ func definite(err error) bool {
 // many writers one always gets on, and who waits may find that the object no longer names its own write.
 func (u *update) run(ctx context.Context) error {
 	for {
-		if err := ended(ctx); err != nil {
+		if err := ended.Err(ctx); err != nil {
 			return u.fail(fmt.Errorf("write %s: %w", u.resource, err))
 		}
 		done, err := u.attempt(ctx)
@@ -142,12 +143,7 @@ func (u *update) fail(err error) error {
 	if u.sent == nil {
 		return err
 	}
-	for _, cause := range []error{u.sent.err, u.sent.doubt} {
-		if cause != nil && !errors.Is(err, cause) {
-			err = errors.Join(err, cause)
-		}
-	}
-	return &UncertainError{Resource: u.resource, Err: err}
+	return &UncertainError{Resource: u.resource, Err: ended.Join(err, u.sent.err, u.sent.doubt)}
 }
 
 // attempt reads, settles what an earlier attempt left open, judges and writes. It is not done if it has to be made again.
@@ -198,7 +194,7 @@ func (u *update) settle(ctx context.Context, now object) (done bool, err error) 
 			return false, u.sent.err
 		}
 		u.paused++
-		return false, pause(ctx, u.paused)
+		return false, between.Pause(ctx, u.paused)
 	}
 	return false, nil
 }
@@ -236,27 +232,5 @@ func (u *update) compose(now object) ([]byte, error) {
 	return env.seal(payload)
 }
 
-const (
-	firstPause = 2 * time.Millisecond
-	lastPause  = 256 * time.Millisecond
-)
-
-// pause waits for a random time that grows from one call to the next. The error is that of ctx, with its cause.
-func pause(ctx context.Context, times int) error {
-	most := min(firstPause<<min(times, 16), lastPause)
-	timer := time.NewTimer(mrand.N(most))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ended(ctx)
-}
-
-// ended is the error of ctx, with its cause.
-func ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != ctx.Err() {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return ctx.Err()
-}
+// between are the pauses of one write.
+var between = backoff.Backoff{First: 2 * time.Millisecond, Last: 256 * time.Millisecond}

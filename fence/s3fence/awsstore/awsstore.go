@@ -16,6 +16,8 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 
+	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/fence/internal/arg"
 	"github.com/quorumlock/quorumlock/fence/s3fence"
 )
 
@@ -37,12 +39,26 @@ var (
 	_ Client        = (*s3.Client)(nil)
 )
 
-// New gives the Store of a bucket, which must exist.
+// New gives the Store of a bucket, which must exist. Without a client or a name all methods of the Store return a
+// *fence.FieldError.
 func New(client Client, bucket string) *Store { return &Store{client: client, bucket: bucket} }
+
+func (s *Store) check() error {
+	if s == nil || arg.IsNil(s.client) {
+		return &fence.FieldError{Field: "client", Problem: "must not be nil"}
+	}
+	if s.bucket == "" {
+		return &fence.FieldError{Field: "bucket", Problem: "must not be empty"}
+	}
+	return nil
+}
 
 // Get is s3fence.Store.Get, by GetObject. An answer that does not say how long the object is, or has another length, is an error: of
 // a body that ends with its connection nobody knows whether it was cut.
 func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, string, error) {
+	if err := s.check(); err != nil {
+		return nil, "", err
+	}
 	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &key})
 	if err != nil {
 		return nil, "", classify(err, s3fence.ErrNotFound)
@@ -75,6 +91,9 @@ func (s *Store) Replace(ctx context.Context, key, etag string, body []byte) erro
 }
 
 func (s *Store) put(ctx context.Context, in *s3.PutObjectInput, body []byte) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	in.Bucket, in.Body, in.ContentLength = &s.bucket, bytes.NewReader(body), aws.Int64(int64(len(body)))
 	in.ContentType = aws.String("application/octet-stream")
 	var attempts atomic.Int64
@@ -104,6 +123,9 @@ func counting(attempts *atomic.Int64) func(*s3.Options) {
 
 // Delete is s3fence.Store.Delete, by DeleteObject.
 func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &key})
 	return err
 }
