@@ -105,9 +105,11 @@ func (n *Node) followGroup() {
 }
 
 func (n *Node) loseLeader() {
-	r := *n.roster.Load()
-	r.leader = ""
-	n.roster.Store(&r)
+	if r := n.roster.Load(); r != nil { // it is nil if the leader that answers no more was known to a replica, which this node was a moment ago
+		lost := *r
+		lost.leader = ""
+		n.roster.Store(&lost)
+	}
 	n.leaderMayHaveChanged()
 }
 
