@@ -237,22 +237,7 @@ func TestS59ExpectDiffers(t *testing.T) {
 					cfg.Expect = wrong
 				}
 			}))
-			time.Sleep(time.Minute)
-			for i := range 3 {
-				notReadyBecause(t, c.Node(i), "instances disagree")
-			}
-			expect = 0 // all the same from now on
-			if err := c.Stop(2); err != nil {
-				t.Error(err)
-			}
-			c.Start(2)
-			for i := range 3 {
-				readyIn(t, c.Node(i), restartBound)
-			}
-			if ids := clustersOf(c, 0, 1, 2); len(ids) != 1 {
-				t.Errorf("clusters: %v", ids)
-			}
-			c.CheckState()
+			foundsOnceMended(t, c, "instances disagree", 2, func() { expect = 0 }) // all the same from now on
 		})
 	}
 }
@@ -267,23 +252,30 @@ func TestS59SeedsLeadToOneself(t *testing.T) {
 				cfg.Join = []string{cfg.Addr}
 			}
 		}))
-		time.Sleep(time.Minute)
-		for i := range 3 {
-			notReadyBecause(t, c.Node(i), "waiting for founders: 1 of 3 seen")
-		}
-		mended = true
-		if err := c.Stop(1); err != nil {
-			t.Error(err)
-		}
-		c.Start(1)
-		for i := range 3 {
-			readyIn(t, c.Node(i), restartBound)
-		}
-		if ids := clustersOf(c, 0, 1, 2); len(ids) != 1 {
-			t.Errorf("clusters: %v", ids)
-		}
-		c.CheckState()
+		foundsOnceMended(t, c, "waiting for founders: 1 of 3 seen", 1, func() { mended = true })
 	})
+}
+
+// foundsOnceMended: for a minute none of the three instances is ready, for the reason given, and all found one cluster as soon as
+// the configuration of one has been mended and that one restarted.
+func foundsOnceMended(t *testing.T, c *quorumlocktest.Cluster, because string, wrong int, mend func()) {
+	t.Helper()
+	time.Sleep(time.Minute)
+	for i := range 3 {
+		notReadyBecause(t, c.Node(i), because)
+	}
+	mend()
+	if err := c.Stop(wrong); err != nil {
+		t.Error(err)
+	}
+	c.Start(wrong)
+	for i := range 3 {
+		readyIn(t, c.Node(i), restartBound)
+	}
+	if ids := clustersOf(c, 0, 1, 2); len(ids) != 1 {
+		t.Errorf("clusters: %v", ids)
+	}
+	c.CheckState()
 }
 
 // S62: two clusters whose instances are configured with the seeds of both. One of the first is then given up, and its address
