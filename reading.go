@@ -3,9 +3,11 @@ package quorumlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/router"
 	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
@@ -16,25 +18,31 @@ func (n *Node) readState(ctx context.Context, op, name string, cmd *locktable.Co
 	if !n.isClient() {
 		return n.readOwn(cmd)
 	}
-	for _, p := range n.members() {
-		ask, cancel := context.WithTimeout(ctx, probeTimeout)
-		b, err := n.calls.Call(ask, p.Addr, p.ID, methodRead, wire.AppendReadRequest(nil, &wire.ReadRequest{Command: *cmd}))
-		cancel()
-		if err != nil {
-			if ctx.Err() != nil {
-				break
-			}
-			continue
-		}
-		if reply, err := wire.DecodeReadReply(b); err == nil && reply.Status == wire.StatusDone {
-			return reply.Result, reply.Age, nil
-		}
+	reply, _, err := firstAnswer(ctx, n.members(), func(ctx context.Context, p router.Peer) (wire.ReadReply, error) {
+		return n.callRead(ctx, p, cmd)
+	})
+	if err == nil {
+		return reply.Result, reply.Age, nil
 	}
-	err := ErrNoQuorum
+	err = ErrNoQuorum
 	if ctx.Err() != nil {
 		err = ended(ctx)
 	}
 	return locktable.Result{}, 0, &WaitError{Op: op, Name: name, Waiting: "no member answers this client, which has no state of its own", Err: err}
+}
+
+func (n *Node) callRead(ctx context.Context, p router.Peer, cmd *locktable.Command) (wire.ReadReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	b, err := n.calls.Call(ctx, p.Addr, p.ID, methodRead, wire.AppendReadRequest(nil, &wire.ReadRequest{Command: *cmd}))
+	if err != nil {
+		return wire.ReadReply{}, err
+	}
+	reply, err := wire.DecodeReadReply(b)
+	if err == nil && reply.Status != wire.StatusDone {
+		err = fmt.Errorf("%v: %s", reply.Status, reply.Detail)
+	}
+	return reply, err
 }
 
 // readOwn reads this node's own state.

@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -84,14 +85,9 @@ func (n *Node) placeFree() bool {
 
 // followGroup asks the leader who is in the group, or else whoever answers.
 func (n *Node) followGroup() {
-	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
-	defer cancel()
 	old, _ := n.leader()
-	for _, p := range n.members() {
-		reply, err := n.callRoster(ctx, p)
-		if err != nil || reply.ClusterID != n.clusterIDNow() || reply.LeaderID == "" {
-			continue
-		}
+	reply, _, err := firstAnswer(n.life, n.members(), n.callRoster)
+	if err == nil {
 		n.noteRoster(&reply)
 		if reply.LeaderID != old {
 			n.leaderMayHaveChanged()
@@ -172,8 +168,15 @@ func (n *Node) callRoster(ctx context.Context, p router.Peer) (wire.RosterReply,
 	if err != nil {
 		return wire.RosterReply{}, err
 	}
-	return wire.DecodeRosterReply(b)
+	reply, err := wire.DecodeRosterReply(b)
+	if err == nil && (reply.ClusterID != n.clusterIDNow() || reply.LeaderID == "") {
+		err = errNoRoster
+	}
+	return reply, err
 }
+
+// errNoRoster is of a member that hears no leader, a client, or a node of another cluster.
+var errNoRoster = errors.New("does not know the group")
 
 // rosterReply is this member's word on the group; that of a client is hearsay, and names no leader.
 func (n *Node) rosterReply() wire.RosterReply {
@@ -200,22 +203,23 @@ func (n *Node) giveUpPlace() {
 
 // askForPlace asks the leader to let this client replicate.
 func (n *Node) askForPlace() {
-	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
-	defer cancel()
 	select {
 	case n.standing.asking <- struct{}{}:
-	case <-ctx.Done():
+	case <-n.life.Done():
 		return
 	}
 	defer func() { <-n.standing.asking }()
-	if n.closing.Load() {
-		return
-	}
 	for _, p := range n.members() {
-		err := n.join(ctx, gossip.Member{ServerID: p.ID, Addr: p.Addr})
-		n.log.Debug("asked for a place in the group", "by", p.Addr, "error", err)
-		if err == nil {
+		if n.closing.Load() || n.askForPlaceBy(p) == nil {
 			return
 		}
 	}
+}
+
+func (n *Node) askForPlaceBy(p router.Peer) error {
+	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
+	defer cancel()
+	err := n.join(ctx, gossip.Member{ServerID: p.ID, Addr: p.Addr})
+	n.log.Debug("asked for a place in the group", "by", p.Addr, "error", err)
+	return err
 }

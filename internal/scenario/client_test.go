@@ -325,6 +325,29 @@ func TestClientLivesThroughTheDeathOfTheLeader(t *testing.T) {
 	})
 }
 
+// A client follows the group although the first members that it asks are dead: the leader it knew, and the next in the configuration,
+// which is ordered by server id at the founding.
+func TestClientFollowsTheGroupPastDeadMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const members, client = 7, 7
+		c := quorumlocktest.New(t, members+1, quorumlocktest.Configure(func(i int, cfg *quorumlock.Config) {
+			if cfg.Voters, cfg.Expect = 5, members; i == client {
+				cfg.Role, cfg.Expect = quorumlock.RoleClient, 0
+			}
+		}))
+		awaitRoles(t, c, time.Minute, upTo(members+1), 5, 2)
+		gone := []int{c.Leader()}
+		rest := membersExcept(c, gone[0])
+		rest = slices.DeleteFunc(rest, func(i int) bool { return i == client })
+		gone = append(gone, slices.MinFunc(rest, func(i, j int) int { return strings.Compare(c.Node(i).ID(), c.Node(j).ID()) }))
+		for _, i := range gone {
+			c.Crash(i)
+		}
+		up := slices.DeleteFunc(upTo(members+1), func(i int) bool { return slices.Contains(gone, i) })
+		awaitRoles(t, c, 30*time.Second, up, 5, 0)
+	})
+}
+
 // Without a quorum a client says what is wrong, and by when its calls end.
 func TestClientWithoutAQuorum(t *testing.T) {
 	bubble(t, func(t *testing.T) {
