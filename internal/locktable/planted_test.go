@@ -206,6 +206,9 @@ var planted = map[string]func(t *Table, c *Command, bite func()) func(){
 
 // TestPlantedFaults: each is found within a few seeds, or the comparison with the model is worth nothing.
 func TestPlantedFaults(t *testing.T) {
+	if raceDetector {
+		t.Skip("one goroutine, and minutes with the race detector: it runs without")
+	}
 	for name, fault := range planted {
 		t.Run(name, func(t *testing.T) {
 			bites := 0
