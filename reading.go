@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
+	"github.com/quorumlock/quorumlock/internal/router"
 	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
@@ -16,19 +17,19 @@ func (n *Node) readState(ctx context.Context, op, name string, cmd *locktable.Co
 	if !n.isClient() {
 		return n.readOwn(cmd)
 	}
-	for _, p := range n.members() {
-		ask, cancel := context.WithTimeout(ctx, probeTimeout)
-		b, err := n.calls.Call(ask, p.Addr, p.ID, methodRead, wire.AppendReadRequest(nil, &wire.ReadRequest{Command: *cmd}))
-		cancel()
+	req := wire.AppendReadRequest(nil, &wire.ReadRequest{Command: *cmd})
+	reply, ok := firstAnswer(ctx, n.members(), func(ctx context.Context, p router.Peer) (wire.ReadReply, bool) {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		b, err := n.calls.Call(ctx, p.Addr, p.ID, methodRead, req)
 		if err != nil {
-			if ctx.Err() != nil {
-				break
-			}
-			continue
+			return wire.ReadReply{}, false
 		}
-		if reply, err := wire.DecodeReadReply(b); err == nil && reply.Status == wire.StatusDone {
-			return reply.Result, reply.Age, nil
-		}
+		reply, err := wire.DecodeReadReply(b)
+		return reply, err == nil && reply.Status == wire.StatusDone
+	})
+	if ok {
+		return reply.Result, reply.Age, nil
 	}
 	err := ErrNoQuorum
 	if ctx.Err() != nil {

@@ -104,8 +104,13 @@ func (n *Node) replicates() bool { return n.group.leader() != "" && n.inConfigur
 // inConfiguration tells whether this node is in the group by its own state.
 func (n *Node) inConfiguration() bool { return contains(n.group.servers(), n.id) }
 
-// listed is the same by what it was told, if it is a client.
-func (n *Node) listed() bool { return contains(n.servers(), n.id) }
+// listed is the same by what it was told, if it is a client; one that has not been told yet may be in the group as its former process.
+func (n *Node) listed() bool {
+	if n.isClient() && n.roster.Load() == nil {
+		return n.inConfiguration()
+	}
+	return contains(n.servers(), n.id)
+}
 
 func contains(list []membership.Server, id string) bool {
 	return slices.ContainsFunc(list, func(s membership.Server) bool { return s.ID == id })

@@ -87,11 +87,11 @@ func (n *Node) followGroup() {
 	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
 	defer cancel()
 	old, _ := n.leader()
-	for _, p := range n.members() {
+	reply, ok := firstAnswer(ctx, n.members(), func(ctx context.Context, p router.Peer) (wire.RosterReply, bool) {
 		reply, err := n.callRoster(ctx, p)
-		if err != nil || reply.ClusterID != n.clusterIDNow() || reply.LeaderID == "" {
-			continue
-		}
+		return reply, err == nil && reply.ClusterID == n.clusterIDNow() && reply.LeaderID != ""
+	})
+	if ok {
 		n.noteRoster(&reply)
 		if reply.LeaderID != old {
 			n.leaderMayHaveChanged()
