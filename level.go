@@ -123,9 +123,10 @@ func (l *leadership) refuseLevel(ctx context.Context, have uint32) error {
 	return nil
 }
 
-// belowLevel is what a node does that was refused for its binary: no waiting will help.
+// belowLevel is what a node does that was refused for its binary: no waiting will help. A client was only refused a place. It needs none, and goes on as
+// before until its own turn in the upgrade comes.
 func (n *Node) belowLevel(err error) error {
-	if errors.Is(err, ErrLevel) {
+	if errors.Is(err, ErrLevel) && !(n.isClient() && n.isMember()) {
 		n.fail(err)
 	}
 	return err

@@ -166,6 +166,9 @@ func (n *Node) start(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, n.failed()) // of a snapshot that cannot be restored only the state machine knows why
 	}
+	if err := n.checkClient(); err != nil {
+		return err
+	}
 	n.founding = membership.New(n.foundingConfig(), n.foundingEnv())
 	n.calls = transport.NewCalls(n.endpoint, n.serve, n.takePush, transport.CallOptions{Logger: n.log.Named("calls")})
 	close(n.started)
