@@ -24,15 +24,20 @@ const (
 //
 // It first marks every hold as not held and ends the contexts of running callbacks, and waits for those at most until
 // their lease ends. Otherwise it takes at most 5 s, with or without a quorum. When it returns, every goroutine, file
-// and port is gone. Closing twice is fine: the second call waits for the first.
+// and port is gone. Closing twice is fine: the second call waits for the first. One beside a Leave waits for it, and
+// cuts its removal short after 2 s.
 func (n *Node) Close() error {
+	if !n.beginEnd() {
+		return n.hurryEnd(context.Background(), departBound)
+	}
 	if n.store.Durable() {
 		return n.shut(nil)
 	}
 	return n.shut(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), departBound)
+		ctx, cancel := context.WithTimeout(n.removal, departBound)
 		defer cancel()
-		_, _ = n.depart(ctx) // the others notice by themselves that it is gone
+		_, err := n.depart(ctx)
+		n.departed = err == nil // if not, the others notice by themselves that it is gone
 		return nil
 	})
 }
@@ -40,13 +45,25 @@ func (n *Node) Close() error {
 // Leave takes the node out of the cluster for good: it releases what its sessions hold, hands leadership over, is
 // removed from the group, and stops. A data directory is of no use afterwards; a node that starts with it joins as a
 // new member. ctx bounds the removal; if it is not confirmed the error says so and the node is closed all the same. The
-// last member of a cluster only closes.
+// last member of a cluster only closes. Of several calls at once the first ctx to end bounds the removal; after a Close
+// there is none any more, and the error says that the node is still a member.
 func (n *Node) Leave(ctx context.Context) error {
+	if !n.beginEnd() {
+		err := n.hurryEnd(ctx, 0)
+		if err == nil && n.isMember() && !n.departed {
+			return fmt.Errorf("leave: still a member: %w", ErrClosed)
+		}
+		return err
+	}
 	return n.shut(func() error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(n.removal, func() { cancel(errCutShort) })()
 		removed, err := n.depart(ctx)
 		if err != nil {
 			return fmt.Errorf("leave: still a member: %w", err)
 		}
+		n.departed = true
 		if !removed {
 			return nil
 		}
@@ -54,14 +71,35 @@ func (n *Node) Leave(ctx context.Context) error {
 	})
 }
 
-func (n *Node) shut(depart func() error) error {
-	if !n.closing.CompareAndSwap(false, true) {
-		<-n.closed
-		return n.closeErr
+// errCutShort ends a removal for which somebody else has no more time.
+var errCutShort = errors.New("cut short by another call that ends the node")
+
+// beginEnd tells whether this call is the one that ends the node.
+func (n *Node) beginEnd() bool { return n.closing.CompareAndSwap(false, true) }
+
+// hurryEnd waits for the call that ends the node. A removal that it makes lasts until the end of ctx at most, and if patience is not zero for as long
+// as that: who closes must not wait for somebody whose patience has no end.
+func (n *Node) hurryEnd(ctx context.Context, patience time.Duration) error {
+	select {
+	case <-n.departing:
+	case <-n.closed:
 	}
+	if patience > 0 {
+		bounded, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		ctx = bounded
+	}
+	defer context.AfterFunc(ctx, n.endRemoval)()
+	<-n.closed
+	return n.closeErr
+}
+
+// shut is called once.
+func (n *Node) shut(depart func() error) error {
 	defer close(n.closed)
 	err := n.sessions.close()
 	n.handOver(context.Background())
+	close(n.departing)
 	if depart != nil {
 		err = errors.Join(err, depart())
 	}
@@ -186,12 +224,27 @@ func (n *Node) depart(ctx context.Context) (removed bool, err error) {
 			n.awaitFarewells(ctx)
 			return false, nil
 		}
-		if err = n.askToLeave(ctx); err == nil {
+		asked := n.askToLeave(ctx)
+		if asked == nil {
 			return true, nil
+		}
+		if err == nil || ctx.Err() == nil { // else it tells of the end of ctx, and not of what was in the way
+			err = asked
 		}
 		pause(ctx, pace)
 	}
-	return false, errors.Join(err, ctx.Err())
+	return false, n.stillMember(ctx, err)
+}
+
+// stillMember says why a removal that was asked for until the end of ctx, perhaps in vain with err, was not confirmed.
+func (n *Node) stillMember(ctx context.Context, err error) error {
+	switch {
+	case n.leaderless() && !errors.Is(err, ErrNoQuorum): // whoever else was asked could not help
+		err = n.noQuorum()
+	case err == nil:
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 }
 
 func (n *Node) askToLeave(ctx context.Context) error {
@@ -202,7 +255,7 @@ func (n *Node) askToLeave(ctx context.Context) error {
 	}
 	leader, ok := n.whoMayLead()
 	if !ok {
-		return fmt.Errorf("%w: %s", ErrNoQuorum, n.why())
+		return n.noQuorum()
 	}
 	req := wire.AppendLeaveRequest(nil, &wire.LeaveRequest{ServerID: n.id})
 	return n.askLeader(leader, n.clusterIDNow(), func(p router.Peer) (wire.JoinReply, error) {
@@ -229,6 +282,9 @@ func (n *Node) whoMayLead() (router.Peer, bool) {
 
 // alone tells whether the group has no other member.
 func (n *Node) alone() bool {
+	if n.isClient() {
+		return false // it may not have been told of the others yet
+	}
 	for _, s := range n.servers() {
 		if s.ID != n.id {
 			return false

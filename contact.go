@@ -42,7 +42,9 @@ func (l *leadership) followed(now time.Time) time.Time {
 func (p *progress) follows(id string, begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.byID[id].followed = begun
+	if m := p.byID[id]; m != nil { // it may have been forgotten since it answered
+		m.followed = begun
+	}
 }
 
 // followed is the newest time at which a majority of the voters, self included, followed.

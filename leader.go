@@ -250,8 +250,10 @@ func (l *leadership) runMembership(ctx context.Context) {
 
 func (l *leadership) probeAll(ctx context.Context) {
 	last := l.node.group.lastIndex()
+	servers := l.node.group.servers()
+	l.progress.keep(servers)
 	var round sync.WaitGroup
-	for _, s := range l.node.group.servers() {
+	for _, s := range servers {
 		if s.ID == l.node.id {
 			continue
 		}
@@ -349,6 +351,7 @@ func (l *leadership) admit(ctx context.Context, req *wire.JoinRequest) error {
 		return refused(d.Reason)
 	}
 	l.node.log.Info("admitting server", "server", s.ID, "name", s.Name, "address", s.Addr)
+	l.progress.forget(s.ID)
 	ctx, cancel := context.WithTimeout(ctx, confTimeout)
 	defer cancel()
 	return l.node.group.addNonvoter(ctx, s.ID)

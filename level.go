@@ -45,7 +45,7 @@ func (n *Node) mayAsk(ctx context.Context, op, name string, c *locktable.Command
 		return n.explain(failure(ctx, op, name, err))
 	}
 	if n.isClient() {
-		n.followGroup()
+		n.followGroup(ctx)
 	}
 	for end := time.Now().Add(catchUpBound); !n.isClient() && n.fsm.header().Index < mark.Index && time.Now().Before(end) && ctx.Err() == nil; {
 		pause(ctx, catchUpPace)
@@ -123,9 +123,10 @@ func (l *leadership) refuseLevel(ctx context.Context, have uint32) error {
 	return nil
 }
 
-// belowLevel is what a node does that was refused for its binary: no waiting will help.
+// belowLevel is what a node does that was refused for its binary: no waiting will help. A client was only refused a place. It needs none, and goes on as
+// before until its own turn in the upgrade comes.
 func (n *Node) belowLevel(err error) error {
-	if errors.Is(err, ErrLevel) {
+	if errors.Is(err, ErrLevel) && !(n.isClient() && n.isMember()) {
 		n.fail(err)
 	}
 	return err

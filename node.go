@@ -81,8 +81,13 @@ type Node struct {
 	endAsking context.CancelFunc
 	tasks     tasks
 	closing   atomic.Bool
-	closed    chan struct{} // closed when Close has done everything
-	closeErr  error
+	departing chan struct{} // closed when Close or Leave comes to the removal from the group
+	// removal ends when one of several calls that end the node has no more time for the removal.
+	removal    context.Context
+	endRemoval context.CancelFunc
+	closed     chan struct{} // closed when Close has done everything
+	closeErr   error         // set before closed
+	departed   bool          // set before closed: no member any more, or the last one
 
 	done    chan struct{}
 	doneErr error
@@ -102,13 +107,14 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, binary: cfg.sim.Binary, boot: newID(), hub: hub.NewHub(watchHistory), leaders: newSignal(),
 		opening: make(chan struct{}, 1), identity: make(chan struct{}, 1), member: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
-		started: make(chan struct{}),
+		started: make(chan struct{}), departing: make(chan struct{}),
 	}
 	if n.clock == nil {
 		n.clock = clock.System()
 	}
 	n.life, n.endLife = context.WithCancel(context.Background())
 	n.asking, n.endAsking = context.WithCancel(n.life)
+	n.removal, n.endRemoval = context.WithCancel(context.Background())
 	n.standing.asking = make(chan struct{}, 1)
 	n.sessions = newSessionSet(func(s *Session) { n.endLater(s, false) })
 	if err := n.start(ctx); err != nil {
@@ -159,6 +165,9 @@ func (n *Node) start(ctx context.Context) error {
 	})
 	if err != nil {
 		return errors.Join(err, n.failed()) // of a snapshot that cannot be restored only the state machine knows why
+	}
+	if err := n.checkClient(); err != nil {
+		return err
 	}
 	n.founding = membership.New(n.foundingConfig(), n.foundingEnv())
 	n.calls = transport.NewCalls(n.endpoint, n.serve, n.takePush, transport.CallOptions{Logger: n.log.Named("calls")})

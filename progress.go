@@ -47,6 +47,25 @@ func (p *progress) note(id string, status wire.StatusReply, err error, last uint
 	m.caughtUp = status.AppliedIndex+caughtUpLag >= last
 }
 
+// forget drops what was measured of a server: it was in the group before, and is admitted anew. Its last answer, or the lack of one since it went, would
+// pass for what it is now, and have it removed as long dead, or given a vote before it has caught up.
+func (p *progress) forget(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byID, id)
+}
+
+// keep forgets all servers but those of the configuration and those that are just leaving it: a leader of many deploys would remember every one of them.
+func (p *progress) keep(config []membership.Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, m := range p.byID {
+		if !m.left && !contains(config, id) {
+			delete(p.byID, id)
+		}
+	}
+}
+
 // leave notes that a server asks to be taken out, or, with false, that it does so no longer.
 func (p *progress) leave(id string, wish bool) {
 	p.mu.Lock()

@@ -3,6 +3,7 @@ package quorumlock
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -71,4 +72,9 @@ func (n *Node) why() string {
 		}
 	}
 	return fmt.Sprintf("no leader answers: %d of %d voters believed alive", believed, voters)
+}
+
+// noQuorum is ErrNoQuorum with the reason.
+func (n *Node) noQuorum() error {
+	return fmt.Errorf("%w: %s", ErrNoQuorum, strings.TrimPrefix(n.why(), ErrNoQuorum.Error()+": "))
 }

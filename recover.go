@@ -137,6 +137,9 @@ func (c *Config) validateRecovery(opt RecoverOptions) error {
 	if c.Dir == "" && c.sim.Disk == nil {
 		errs = append(errs, &FieldError{Field: "Config.Dir", Problem: "is needed: what is kept in memory is gone with its process"})
 	}
+	if c.Role == RoleClient {
+		errs = append(errs, &FieldError{Field: "Config.Role", Value: c.Role, Problem: "a client keeps no state, and the new cluster would have no other member"})
+	}
 	if opt.GiveUp == "" && !opt.DryRun {
 		errs = append(errs, &FieldError{
 			Field: "RecoverOptions.GiveUp", Problem: "must name the cluster that is given up; a dry run tells its id",

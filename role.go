@@ -46,6 +46,18 @@ func (c *Config) validateRole(p *problems) {
 	}
 }
 
+// checkClient refuses to make a client of the only voter: its vote could be handed to nobody, and nobody could join the cluster any more.
+func (n *Node) checkClient() error {
+	voters := slices.DeleteFunc(n.group.servers(), func(s membership.Server) bool { return !s.Voter })
+	if n.cfg.Role != RoleClient || len(voters) != 1 || voters[0].ID != n.id {
+		return nil
+	}
+	return &FieldError{
+		Field: "Config.Role", Value: n.cfg.Role,
+		Problem: "the data directory is that of the only voter of its cluster, which could not do without it: start it as RoleAuto, and let others join first",
+	}
+}
+
 // errEnough: the cluster has replicas enough, so this node is a client of it.
 var errEnough = errors.New("the cluster has replicas enough")
 
@@ -104,8 +116,13 @@ func (n *Node) replicates() bool { return n.group.leader() != "" && n.inConfigur
 // inConfiguration tells whether this node is in the group by its own state.
 func (n *Node) inConfiguration() bool { return contains(n.group.servers(), n.id) }
 
-// listed is the same by what it was told, if it is a client.
-func (n *Node) listed() bool { return contains(n.servers(), n.id) }
+// listed is the same by what it was told, if it is a client; one that has not been told yet may be in the group as its former process.
+func (n *Node) listed() bool {
+	if n.isClient() && n.roster.Load() == nil {
+		return n.inConfiguration()
+	}
+	return contains(n.servers(), n.id)
+}
 
 func contains(list []membership.Server, id string) bool {
 	return slices.ContainsFunc(list, func(s membership.Server) bool { return s.ID == id })

@@ -62,7 +62,7 @@ func (n *Node) runClient() {
 			n.becomeReplica()
 			continue
 		}
-		n.followGroup()
+		n.followGroup(n.life)
 		if n.cfg.Role == RoleClient && n.listed() {
 			n.giveUpPlace()
 		}
@@ -84,14 +84,17 @@ func (n *Node) placeFree() bool {
 }
 
 // followGroup asks the leader who is in the group, or else whoever answers.
-func (n *Node) followGroup() {
+func (n *Node) followGroup(ctx context.Context) {
 	old, _ := n.leader()
-	reply, _, err := firstAnswer(n.life, n.members(), n.callRoster)
+	reply, _, err := firstAnswer(ctx, n.members(), n.callRoster)
 	if err == nil {
 		n.noteRoster(&reply)
 		if reply.LeaderID != old {
 			n.leaderMayHaveChanged()
 		}
+		return
+	}
+	if ctx.Err() != nil {
 		return
 	}
 	if old != "" {

@@ -32,7 +32,8 @@ func init() {
 
 // abort stops without a word to anybody.
 func (n *Node) abort() {
-	if !n.closing.CompareAndSwap(false, true) {
+	if !n.beginEnd() {
+		n.endRemoval()
 		<-n.closed
 		return
 	}

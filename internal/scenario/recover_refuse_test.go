@@ -91,10 +91,13 @@ func TestRecoverRefuses(t *testing.T) {
 			change: func(_ *quorumlock.Config, o *quorumlock.RecoverOptions) { o.DryRun, o.GiveUp = false, "other" }, field: "RecoverOptions.GiveUp",
 		},
 		"another cluster is pinned": {change: func(c *quorumlock.Config, _ *quorumlock.RecoverOptions) { c.ClusterID, c.Expect = "other", 0 }, field: "Config.ClusterID"},
-		"another name":              {change: func(c *quorumlock.Config, _ *quorumlock.RecoverOptions) { c.Cluster = "other" }, field: "Config.Dir"},
-		"negative floor":            {change: func(_ *quorumlock.Config, o *quorumlock.RecoverOptions) { o.TokenFloor = -1 }, field: "RecoverOptions.TokenFloor"},
-		"floor beyond all clocks":   {change: func(_ *quorumlock.Config, o *quorumlock.RecoverOptions) { o.TokenFloor = 1<<52 + 1 }, field: "RecoverOptions.TokenFloor"},
-		"bad configuration":         {change: func(c *quorumlock.Config, _ *quorumlock.RecoverOptions) { c.Voters = 2 }, field: "Config.Voters"},
+		"as a client": {change: func(c *quorumlock.Config, _ *quorumlock.RecoverOptions) {
+			c.Role, c.Expect, c.Join = quorumlock.RoleClient, 0, []string{"host:7001"}
+		}, field: "Config.Role"},
+		"another name":            {change: func(c *quorumlock.Config, _ *quorumlock.RecoverOptions) { c.Cluster = "other" }, field: "Config.Dir"},
+		"negative floor":          {change: func(_ *quorumlock.Config, o *quorumlock.RecoverOptions) { o.TokenFloor = -1 }, field: "RecoverOptions.TokenFloor"},
+		"floor beyond all clocks": {change: func(_ *quorumlock.Config, o *quorumlock.RecoverOptions) { o.TokenFloor = 1<<52 + 1 }, field: "RecoverOptions.TokenFloor"},
+		"bad configuration":       {change: func(c *quorumlock.Config, _ *quorumlock.RecoverOptions) { c.Voters = 2 }, field: "Config.Voters"},
 		"damaged entry": {spoil: func(t *testing.T, d *store.Disk) {
 			if !d.Corrupt(5) {
 				t.Fatal("no such entry")

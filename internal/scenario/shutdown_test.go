@@ -98,16 +98,24 @@ var endings = map[string]func(c *quorumlocktest.Cluster, i int) error{
 		n := c.Node(i)
 		ctx, cancel := context.WithTimeout(context.Background(), leaveBound)
 		defer cancel()
-		errs := make(chan error, 6)
+		closes, leaves := make(chan error, 3), make(chan error, 3)
 		for range 3 {
-			go func() { errs <- n.Close() }()
-			go func() { errs <- n.Leave(ctx) }()
+			go func() { closes <- n.Close() }()
+			go func() { leaves <- n.Leave(ctx) }()
 		}
-		first := c.Stop(i)
-		for range 6 {
-			if err := <-errs; fmt.Sprint(err) != fmt.Sprint(first) {
-				return fmt.Errorf("one call returned %v, another %v", first, err)
+		first, left := c.Stop(i), <-leaves
+		for range 3 {
+			if err := <-closes; fmt.Sprint(err) != fmt.Sprint(first) {
+				return fmt.Errorf("one Close returned %v, another %v", first, err)
 			}
+		}
+		for range 2 {
+			if err := <-leaves; fmt.Sprint(err) != fmt.Sprint(left) {
+				return fmt.Errorf("one Leave returned %v, another %v", left, err)
+			}
+		}
+		if fmt.Sprint(first) != fmt.Sprint(left) && !(first == nil && errors.Is(left, quorumlock.ErrClosed)) { // a Close came first, and nobody was taken out
+			return fmt.Errorf("Close returned %v, Leave %v", first, left)
 		}
 		return first
 	},
