@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/gossip"
@@ -22,7 +23,10 @@ type roster struct {
 
 const (
 	rosterPace = 500 * time.Millisecond // between two looks at the group
-	placePace  = 10 * time.Second       // between two questions for a place while all seem taken, and up to half as much again
+	// rosterBound is of one look. With the pause, and the count of the voters beside it, it stays below answersFresh: so a
+	// client without a leader can always say how many of them answer.
+	rosterBound = 1500 * time.Millisecond
+	placePace   = 10 * time.Second // between two questions for a place while all seem taken, and up to half as much again
 )
 
 // servers is the group's configuration: this node's own, or that which a member told it.
@@ -84,9 +88,14 @@ func (n *Node) placeFree() bool {
 
 // followGroup asks the leader who is in the group, or else whoever answers.
 func (n *Node) followGroup() {
-	ctx, cancel := context.WithTimeout(n.life, rejoinBound)
+	ctx, cancel := context.WithTimeout(n.life, rosterBound)
 	defer cancel()
 	old, _ := n.leader()
+	if old == "" {
+		var counted sync.WaitGroup
+		counted.Go(func() { n.askVoters(n.life) })
+		defer counted.Wait()
+	}
 	reply, ok := firstAnswer(ctx, n.members(), func(ctx context.Context, p router.Peer) (wire.RosterReply, bool) {
 		reply, err := n.callRoster(ctx, p)
 		return reply, err == nil && reply.ClusterID == n.clusterIDNow() && reply.LeaderID != ""
@@ -100,8 +109,8 @@ func (n *Node) followGroup() {
 	}
 	if old != "" {
 		n.loseLeader()
+		n.askVoters(n.life)
 	}
-	n.askVoters(n.life)
 }
 
 func (n *Node) loseLeader() {
