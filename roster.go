@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/gossip"
@@ -86,6 +87,11 @@ func (n *Node) placeFree() bool {
 // followGroup asks the leader who is in the group, or else whoever answers.
 func (n *Node) followGroup(ctx context.Context) {
 	old, _ := n.leader()
+	if old == "" { // beside the search, so that a client without a leader can nearly always say how many voters answer
+		var counted sync.WaitGroup
+		counted.Go(func() { n.askVoters(ctx) })
+		defer counted.Wait()
+	}
 	reply, _, err := firstAnswer(ctx, n.members(), n.callRoster)
 	if err == nil {
 		n.noteRoster(&reply)
@@ -99,8 +105,8 @@ func (n *Node) followGroup(ctx context.Context) {
 	}
 	if old != "" {
 		n.loseLeader()
+		n.askVoters(ctx)
 	}
-	n.askVoters(n.life)
 }
 
 func (n *Node) loseLeader() {
