@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// foreignCluster is another cluster of this node's cluster name, met by gossip.
+// foreignCluster is another cluster of this node's cluster name, met by gossip or in a handshake.
 type foreignCluster struct {
 	id string
 	at time.Time
@@ -29,8 +29,9 @@ func (n *Node) metForeign(clusterID string) {
 	})
 }
 
-// followOther is what to do, for the errors and the log of a node that belongs to a cluster which has been given up.
-const followOther = "if that one took the place of this node's own (recovered, or founded anew), stop the node and empty its data directory, and it joins"
+// followOther is what to do, for the errors and the log of a node of either cluster: which of the two was given up neither can know.
+const followOther = "one of the two took the other's place (recovered, or founded anew), as a rule: stop the instances of the one that was given up, " +
+	"empty their data directories, and they join the other"
 
 // foreignInSight is the cluster that was met lately, "" if none was.
 func (n *Node) foreignInSight() string {

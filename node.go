@@ -207,7 +207,7 @@ func (n *Node) tryAddress() error {
 func (n *Node) transportConfig(id string) transport.Config {
 	conf := transport.Config{
 		Addr: n.cfg.Addr, Advertise: n.cfg.Advertise, Cluster: n.cfg.Cluster, ServerID: id, ClusterID: n.clusterIDNow, RaftClusterID: n.raftClusterID,
-		AllowPlaintext: n.cfg.AllowPlaintext, Logger: n.log.Named("transport"),
+		AllowPlaintext: n.cfg.AllowPlaintext, Logger: n.log.Named("transport"), OnForeign: n.metForeign,
 	}
 	if t := n.cfg.TLS; t != nil {
 		conf.TLS = &transport.TLS{Server: t.Server, Client: t.Client}

@@ -56,7 +56,7 @@ func (n *Node) why() string {
 		if 2*a.answered > a.voters {
 			return fmt.Sprintf("no leader yet: %d of %d voters answer", a.answered, a.voters)
 		}
-		return fmt.Sprintf("no quorum: %d of %d voters answer; if the others are gone for good, Recover makes a new cluster of a survivor's data directory", a.answered, a.voters)
+		return fmt.Sprintf("no quorum: %d of %d voters answer%s", a.answered, a.voters, n.recoverHint())
 	}
 	alive := make(map[string]bool)
 	for _, m := range n.gossip.Members() {
@@ -72,6 +72,19 @@ func (n *Node) why() string {
 		}
 	}
 	return fmt.Sprintf("no leader answers: %d of %d voters believed alive", believed, voters)
+}
+
+// hopeless is how long a node has been without a group when its errors begin to speak of recovery. Before, it is a deploy or a reboot that takes
+// its time, and advice to give the others up would do harm.
+const hopeless = time.Minute
+
+// recoverHint says what there is if the others do not come back. It is for members with a directory only, and not while another cluster of the
+// name is in sight: that is the one to go on with, as a rule.
+func (n *Node) recoverHint() string {
+	if n.isClient() || n.cfg.Dir == "" && n.cfg.sim.Disk == nil || n.foreignInSight() != "" || n.contactAge() < hopeless {
+		return ""
+	}
+	return "; if the others are gone for good, Recover makes a new cluster of a survivor's data directory"
 }
 
 // noQuorum is ErrNoQuorum with the reason.

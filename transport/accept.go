@@ -95,6 +95,7 @@ func (e *endpoint) welcome(raw net.Conn) error {
 	clusterID := e.identify(s)
 	s.peer.ServerID, s.peer.ClusterID, s.peer.Addr = h.from, h.clusterID, h.advertise
 	if code := e.receive(s, h, clusterID); code != statusAccepted {
+		e.met(code, h.kind, clusterID, h.clusterID)
 		s.Write(e.answer(byte(code), clusterID))
 		return &RefusedError{Code: code, Addr: raw.RemoteAddr().String(), Detail: fmt.Sprintf(
 			"server %q at %s of cluster %q id %q, for target %q", h.from, h.advertise, h.cluster, h.clusterID, h.to)}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -426,6 +427,35 @@ func TestPacketsAreDroppedForASlowConsumer(t *testing.T) {
 		}
 		if got := len(a.packets); got != packetQueue {
 			t.Errorf("%d packets queued", got)
+		}
+	})
+}
+
+// A handshake for a call or for gossip that meets another cluster of the name tells both sides which. One for raft tells nobody: it may
+// be refused between nodes that are about to be of one cluster; and a node without a cluster meets no foreign one.
+func TestForeignClusterIsTold(t *testing.T) {
+	eachLab(t, func(t *testing.T, n *network) {
+		met := make(chan string, 10)
+		as := func(id string) []option {
+			return []option{withClusterID(id), func(c *Config) { c.OnForeign = func(other string) { met <- id + " met " + other } }}
+		}
+		a, b, none := n.listen("a", as("x")...), n.listen("b", as("y")...), n.listen("none", as("")...)
+		for _, kind := range []Kind{KindCall, KindGossip} {
+			_, err := a.Dial(n.ctx(5*time.Second), kind, b.Addr(), "")
+			wantRefused(t, err, RefusedClusterID)
+			told := []string{<-met, <-met}
+			slices.Sort(told)
+			if !slices.Equal(told, []string{"x met y", "y met x"}) {
+				t.Errorf("%v: %v", kind, told)
+			}
+		}
+		_, err := a.Dial(n.ctx(5*time.Second), KindRaft, b.Addr(), "b")
+		wantRefused(t, err, RefusedClusterID)
+		_, err = a.Dial(n.ctx(5*time.Second), KindRaft, none.Addr(), "none")
+		wantRefused(t, err, RefusedClusterID)
+		n.pair(a, none, KindCall)
+		if len(met) > 0 {
+			t.Errorf("%s", <-met)
 		}
 	})
 }

@@ -52,6 +52,7 @@ func (e *endpoint) greet(raw net.Conn, kind Kind, addr, target string) (*stream,
 		return nil, err
 	}
 	if code, detail := judgeAnswer(h, a); code != statusAccepted {
+		e.met(code, h.kind, clusterID, a.clusterID)
 		return nil, &RefusedError{Code: code, Addr: addr, Detail: detail}
 	}
 	s.peer.ServerID, s.peer.ClusterID, s.peer.Addr = a.serverID, a.clusterID, a.advertise
@@ -101,6 +102,13 @@ func judgeHello(h hello, cluster, serverID, clusterID string) RefusedCode {
 		return RefusedTarget
 	}
 	return statusAccepted
+}
+
+// met tells of another cluster, if that is why a stream was refused.
+func (e *endpoint) met(code RefusedCode, kind Kind, own, other string) {
+	if code == RefusedClusterID && kind != KindRaft && own != other && own != "" && other != "" && e.cfg.OnForeign != nil {
+		e.cfg.OnForeign(other)
+	}
 }
 
 // sameCluster: a node without a cluster may call and gossip (that is how it joins), but a raft byte needs proof on both sides.

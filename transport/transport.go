@@ -39,6 +39,9 @@ type Config struct {
 	TLS            *TLS // nil: plain text, and then only loopback addresses unless AllowPlaintext
 	AllowPlaintext bool
 	Logger         hclog.Logger
+	// OnForeign, if set, is told the id of another cluster of the same name that a handshake met, on whichever side, for a call or for
+	// gossip: raft streams are refused between nodes that are about to join, too. It returns at once, and may be called at any time.
+	OnForeign func(clusterID string)
 	// HandshakeTimeout bounds dial + TLS + preamble; default 3 s.
 	HandshakeTimeout time.Duration
 }
