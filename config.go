@@ -74,8 +74,8 @@ type Config struct {
 	// AllowPlaintext permits addresses beyond loopback without TLS.
 	AllowPlaintext bool
 	// Voters is the wanted number of voting members: 1, 3 or 5. Two more instances stand by: they replicate without a
-	// vote, to take the place of a voter that is gone. All others are clients; see Role. Default 3. Two voters are
-	// possible, where there are only two instances: then either one's absence stops the cluster until it is back, but
+	// vote, to take the place of a voter that is gone. All others are clients; see Role. Default 3, which is
+	// right for two instances as well: then both vote, the absence of either one stops the cluster until it is back, and
 	// the loss of one disk loses nothing.
 	Voters int
 	// Role is what the instance may become. Default RoleAuto.
