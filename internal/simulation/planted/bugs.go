@@ -104,9 +104,8 @@ var commonBugs = []bug{
 		what: "the fence judges a token and writes in two steps: a stale write can end after a newer one has begun (I15)",
 		edit: edit{
 			file: "fence/guard.go",
-			old: "	defer e.leave()\n	if err := Judge(resource, e.last, grant); err != nil {\n		return err\n	}\n" +
-				"	e.last = grant\n	return write(ctx)\n",
-			new: "	err = Judge(resource, e.last, grant)\n	if err == nil {\n		e.last = grant\n	}\n	e.leave() // no turn is held while foreign code runs\n" +
+			old:  "	defer e.leave()\n	if err := g.accept(resource, e, grant); err != nil {\n		return err\n	}\n	return write(ctx)\n",
+			new: "	err = g.accept(resource, e, grant)\n	e.leave() // no turn is held while foreign code runs\n" +
 				"	if err != nil {\n		return err\n	}\n	return write(ctx)\n",
 		},
 		tests: []string{"fence", "internal/scenario"},

@@ -1,7 +1,7 @@
 // Command planted finds out what the tests are worth: it plants known bugs, one at a time, in a copy of the source tree and tells which test found
 // each, and after how long.
 //
-//	go run ./internal/simulation/planted              plant them all; ends in "found K of 23"
+//	go run ./internal/simulation/planted              plant them all; ends in "found K of 24"
 //	go run ./internal/simulation/planted -list        name them
 //	go run ./internal/simulation/planted -check       only make each edit and compile it; a test of this package does the same
 //	go run ./internal/simulation/planted -only NAME   plant one
