@@ -13,6 +13,7 @@ import (
 // goldenLater has what level 2 brought: of kinds that came with it, and more values of those that were there.
 func goldenLater() map[string]any {
 	return map[string]any{
+		"act request": ActRequest{Act: locktable.ActRemove, ServerID: "server-3", Force: true, Actor: "ops", Reason: "dead"},
 		"batch-acts": Batch{Wall: goldenWall, Level: 2, Commands: []locktable.Command{
 			{Op: locktable.OpSessions, Rev: goldenRev, Count: 100},
 			{Op: locktable.OpAudit, Rev: goldenRev, Count: 100},

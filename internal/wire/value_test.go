@@ -57,6 +57,7 @@ var valueKinds = []valueKind{
 	kindOf("read reply", true, randomReadReply, AppendReadReply, DecodeReadReply),
 	kindOf("watch request", true, random[WatchRequest], AppendWatchRequest, DecodeWatchRequest),
 	kindOf("watch reply", true, randomWatchReply, AppendWatchReply, DecodeWatchReply),
+	kindOf("act request", true, random[ActRequest], AppendActRequest, DecodeActRequest),
 }
 
 func appendBatch(dst []byte, b *Batch) []byte {
