@@ -27,6 +27,8 @@ const (
 	methodRoster transport.Method = 8  // empty: who is in the group
 	methodRead   transport.Method = 9  // wire.ReadRequest: answer from your own state
 	methodWatch  transport.Method = 10 // wire.WatchRequest: what happened since
+
+	methodSnapshot transport.Method = 12 // wire.SnapshotRequest: your state, in pieces
 )
 
 // serve answers one call of another node.
@@ -82,6 +84,13 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 		}
 		reply := n.serveWatch(ctx, req)
 		return wire.AppendWatchReply(nil, &reply), nil
+	case methodSnapshot:
+		req, err := wire.DecodeSnapshotRequest(payload)
+		if err != nil {
+			return nil, err
+		}
+		reply := n.serveSnapshot(ctx, req)
+		return wire.AppendSnapshotReply(nil, &reply), nil
 	case methodLeave:
 		req, err := wire.DecodeLeaveRequest(payload)
 		if err != nil {

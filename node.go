@@ -56,6 +56,7 @@ type Node struct {
 	names     nameBook
 	cuts      raftCuts
 	farewells farewells
+	given     givenStates
 	answers   atomic.Pointer[answers]
 	foreign   atomic.Pointer[foreignCluster]
 	// duplicate is set when this process was found to run on a copy of another live one's data directory.
