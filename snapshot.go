@@ -125,9 +125,25 @@ func (n *Node) nameOfSnapshot(h *backup.Header) snapshots.Name {
 	return snapshots.Name{Label: snapshots.Label(n.cfg.Cluster), ClusterID: h.ClusterID, Counter: h.Counter, Index: h.Index}
 }
 
-// saveSnapshot creates the object, asks before, if there is a question, whether it is still wanted, and reads it back: a backup that nobody has read is none.
+// saveSnapshot creates the object, asks before, if there is a question, whether it is still wanted, and reads it back: a backup that nobody has read is none. One
+// that is in the way and damaged makes room: it is of the same state of the same cluster, and good for nothing.
 func (n *Node) saveSnapshot(ctx context.Context, to SnapshotStore, source snapshotSource, wanted func() error) (SnapshotInfo, error) {
 	name := n.nameOfSnapshot(&source.header).String()
+	found, err := n.createSnapshot(ctx, to, name, source, wanted)
+	if !errors.Is(err, snapshots.ErrExists) {
+		return found, err
+	}
+	found, err = checkObject(ctx, to, name)
+	if !damaged(err) {
+		return found, err
+	}
+	if err := to.Remove(ctx, name); err != nil {
+		return SnapshotInfo{}, err
+	}
+	return n.createSnapshot(ctx, to, name, source, wanted)
+}
+
+func (n *Node) createSnapshot(ctx context.Context, to SnapshotStore, name string, source snapshotSource, wanted func() error) (SnapshotInfo, error) {
 	var wrote SnapshotInfo
 	err := to.Create(ctx, name, func(w io.Writer) (err error) {
 		wrote, err = n.writeSnapshot(ctx, w, source)
@@ -136,17 +152,15 @@ func (n *Node) saveSnapshot(ctx context.Context, to SnapshotStore, source snapsh
 		}
 		return err
 	})
-	created := err == nil
-	if err != nil && !errors.Is(err, snapshots.ErrExists) {
+	if err != nil {
 		return SnapshotInfo{}, err
 	}
 	found, err := checkObject(ctx, to, name)
-	if err == nil && created && (found.SHA256 != wrote.SHA256 || found.Size != wrote.Size) {
+	if err == nil && (found.SHA256 != wrote.SHA256 || found.Size != wrote.Size) {
 		err = fmt.Errorf("%w: %s does not hold what was written", ErrSnapshotAltered, name)
 	}
-	if err != nil && created && ctx.Err() == nil {
-		// It is ours, and nobody must take it for a backup.
-		err = errors.Join(err, to.Remove(ctx, name))
+	if damaged(err) {
+		err = errors.Join(err, to.Remove(ctx, name)) // it is ours, and nobody must take it for a backup
 	}
 	if err != nil {
 		return SnapshotInfo{}, fmt.Errorf("read back: %w", err)
@@ -154,7 +168,12 @@ func (n *Node) saveSnapshot(ctx context.Context, to SnapshotStore, source snapsh
 	return found, nil
 }
 
-// checkObject reads an object of a store, without a key and without decoding the state: that it is whole and as it was written.
+// damaged tells that a snapshot is not what was written, from one that could not be read now.
+func damaged(err error) bool {
+	return errors.Is(err, ErrSnapshotTruncated) || errors.Is(err, ErrSnapshotAltered) || errors.Is(err, ErrSnapshotForeign)
+}
+
+// checkObject reads an object of a store, without a key and without decoding the state, which may be a newer version's: that it is whole and as it was written.
 func checkObject(ctx context.Context, from SnapshotStore, name string) (SnapshotInfo, error) {
 	r, err := from.Open(ctx, name)
 	if err != nil {
@@ -162,7 +181,7 @@ func checkObject(ctx context.Context, from SnapshotStore, name string) (Snapshot
 	}
 	defer r.Close()
 	f, err := backup.Read(ctx, r, nil, func(backup.Header, io.Reader) error { return nil })
-	if err != nil && !errors.Is(err, ErrSnapshotKey) {
+	if err != nil && !errors.Is(err, ErrSnapshotKey) && !errors.Is(err, ErrSnapshotNewer) {
 		return SnapshotInfo{}, err
 	}
 	info := snapshotInfo(f)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock"
-	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/quorumlocktest"
 )
@@ -295,5 +294,3 @@ func TestRestoreFailsAtAnyWrite(t *testing.T) {
 		})
 	}
 }
-
-var _ = fence.Guard{}

@@ -28,6 +28,7 @@ type Memory struct {
 	slow    time.Duration // each write of a Create
 	drop    bool          // what Create acknowledges is cut in half
 	refused int
+	writing int
 }
 
 type object struct {
@@ -92,6 +93,19 @@ func (m *Memory) Refused() int {
 	return m.refused
 }
 
+func (m *Memory) note(change int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writing += change
+}
+
+// Writing is how many objects are being written now.
+func (m *Memory) Writing() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.writing
+}
+
 // Put puts an object there, whatever was under its name, as if it had been made that long ago.
 func (m *Memory) Put(name string, content []byte, age time.Duration) {
 	m.mu.Lock()
@@ -137,7 +151,9 @@ func (m *Memory) Create(ctx context.Context, name string, write func(w io.Writer
 		return fmt.Errorf("create %s: %w", name, err)
 	}
 	w := &writer{ctx: ctx, store: m}
+	m.note(1)
 	err := write(w)
+	m.note(-1)
 	if err == nil {
 		err = ctx.Err()
 	}
