@@ -28,7 +28,8 @@ const (
 	methodRead   transport.Method = 9  // wire.ReadRequest: answer from your own state
 	methodWatch  transport.Method = 10 // wire.WatchRequest: what happened since
 
-	methodAct transport.Method = 11 // wire.ActRequest: do what an operator wants done to the group; answered by wire.LeaveReply
+	methodAct      transport.Method = 11 // wire.ActRequest: do what an operator wants done to the group; answered by wire.LeaveReply
+	methodSnapshot transport.Method = 12 // wire.SnapshotRequest: your state, in pieces
 )
 
 // serve answers one call of another node.
@@ -91,6 +92,13 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 		}
 		reply := n.serveAct(ctx, req)
 		return wire.AppendLeaveReply(nil, &reply), nil
+	case methodSnapshot:
+		req, err := wire.DecodeSnapshotRequest(payload)
+		if err != nil {
+			return nil, err
+		}
+		reply := n.serveSnapshot(ctx, req)
+		return wire.AppendSnapshotReply(nil, &reply), nil
 	case methodLeave:
 		req, err := wire.DecodeLeaveRequest(payload)
 		if err != nil {

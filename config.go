@@ -94,6 +94,22 @@ type Config struct {
 	TLS *TLSConfig
 	// GossipKeys encrypt gossip packets: keys of 16, 24 or 32 bytes. The first one encrypts, all decrypt.
 	GossipKeys [][]byte
+	// Snapshots is where the leader keeps copies of the state, from which a cluster that was lost with all its disks is
+	// restored (see Restore): the same place everywhere, such as package snapshots/dirsnap on a shared directory, or
+	// snapshots/s3snap. Default nil: none are made. What is in them is in plain text unless SnapshotKeys is set.
+	Snapshots SnapshotStore
+	// SnapshotEvery is how often the leader does: at most once in that time, whoever leads, and not if nothing has
+	// changed since. From 1 s to 30 days. Default 1 hour. Node.SnapshotStatus tells how it goes.
+	SnapshotEvery time.Duration
+	// SnapshotKeep is how many snapshots of this cluster are kept, of those in the store the newest; -1 keeps all.
+	// SnapshotKeepFor keeps those that are younger, however many. What neither keeps is removed after a newer one was
+	// written and read back; those of other cluster ids, also of this name, never are. Default: 48, or with
+	// SnapshotKeepFor set the newest one.
+	SnapshotKeep    int
+	SnapshotKeepFor time.Duration
+	// SnapshotKeys encrypt snapshots (AES-256-GCM): keys of 32 random bytes. The first one encrypts, all decrypt. Keep
+	// them where the loss of the cluster does not reach: without the key there is nothing to restore.
+	SnapshotKeys [][]byte
 	// Logger takes what the node has to say. Default: silence. SlogLogger adapts a *slog.Logger.
 	Logger hclog.Logger
 	// Transport carries everything. Default TCP; tests pass an in-memory one.
@@ -155,6 +171,7 @@ func (c Config) withDefaults() Config {
 	for i, k := range c.GossipKeys {
 		c.GossipKeys[i] = slices.Clone(k)
 	}
+	c.snapshotDefaults()
 	if c.Addr == "" && c.Role != RoleClient {
 		c.Addr = "127.0.0.1:0"
 	}
@@ -211,6 +228,7 @@ func (c *Config) validate() error {
 	}
 	c.validateFounding(&p)
 	c.validateTimes(&p)
+	c.validateSnapshots(&p)
 	if c.RestartInPlace && c.Dir == "" && c.sim.Disk == nil {
 		p.add("RestartInPlace", nil, "needs Dir: without one nothing is known of a former process")
 	}

@@ -36,6 +36,7 @@ type leadership struct {
 	batch    *commit.Batcher
 	progress *progress
 
+	life context.Context // ends with the leadership
 	stop context.CancelFunc
 	done sync.WaitGroup
 	// change has one slot: who holds it may change the membership, so that each change is judged on the configuration that the former one left. Not a
@@ -77,7 +78,7 @@ func (n *Node) startLeadership(term uint64) *leadership {
 	l := &leadership{node: n, term: term, promoted: n.clock.Now(), elected: time.Now(), progress: newProgress(n.binary.Highest()), change: make(chan struct{}, 1)}
 	l.batch = commit.New(commit.Env{Propose: n.group.propose, Urgent: n.fsm.urgent}, commit.Options{})
 	ctx, stop := context.WithCancel(n.life)
-	l.stop = stop
+	l.life, l.stop = ctx, stop
 	n.log.Info("leading", "term", term)
 	l.done.Add(1)
 	go func() {

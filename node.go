@@ -63,6 +63,8 @@ type Node struct {
 	names     nameBook
 	cuts      raftCuts
 	farewells farewells
+	given     givenStates
+	backups   backups
 	answers   atomic.Pointer[answers]
 	foreign   atomic.Pointer[foreignCluster]
 	// duplicate is set when this process was found to run on a copy of another live one's data directory.
@@ -187,6 +189,9 @@ func (n *Node) start(ctx context.Context) error {
 	n.spawn(n.runClient)
 	n.spawn(n.runSnapshots)
 	n.spawn(n.runDivergence)
+	if n.cfg.Snapshots != nil {
+		n.spawn(n.runBackups)
+	}
 	if n.cfg.RestartInPlace {
 		n.spawn(n.endFormer)
 	}

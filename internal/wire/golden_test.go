@@ -176,7 +176,9 @@ func goldenValues() map[string]any {
 				{ServerID: "server-1", Name: "web-1", Addr: "10.0.0.1:7946"}, {ServerID: "server-2", Name: "web-2", Addr: "10.0.0.2:7946", Voter: true},
 			},
 		},
-		"read request": ReadRequest{Command: locktable.Command{Op: locktable.OpInspect, Names: []string{"job-x"}}},
+		"read request":     ReadRequest{Command: locktable.Command{Op: locktable.OpInspect, Names: []string{"job-x"}}},
+		"snapshot request": SnapshotRequest{ID: 9, Piece: 300, Local: true},
+		"snapshot reply":   SnapshotReply{Status: StatusDone, ID: 9, Header: []byte("header"), Data: []byte("data"), Sum: []byte("sum"), Detail: "detail"},
 		"read reply": ReadReply{
 			Status: StatusDone, Result: locktable.Result{Code: locktable.CodeOK, Index: 300}, Age: 1500 * time.Millisecond, Detail: "d",
 		},

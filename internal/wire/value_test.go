@@ -58,6 +58,8 @@ var valueKinds = []valueKind{
 	kindOf("watch request", true, random[WatchRequest], AppendWatchRequest, DecodeWatchRequest),
 	kindOf("watch reply", true, randomWatchReply, AppendWatchReply, DecodeWatchReply),
 	kindOf("act request", true, random[ActRequest], AppendActRequest, DecodeActRequest),
+	kindOf("snapshot request", true, random[SnapshotRequest], AppendSnapshotRequest, DecodeSnapshotRequest),
+	kindOf("snapshot reply", true, randomSnapshotReply, AppendSnapshotReply, DecodeSnapshotReply),
 }
 
 func appendBatch(dst []byte, b *Batch) []byte {
@@ -121,6 +123,12 @@ func randomLeaveReply(rng *rand.Rand) LeaveReply {
 }
 
 func randomReadRequest(rng *rand.Rand) ReadRequest { return ReadRequest{Command: randomCommand(rng)} }
+
+func randomSnapshotReply(rng *rand.Rand) SnapshotReply {
+	m := random[SnapshotReply](rng)
+	m.Status = randomStatus(rng)
+	return m
+}
 
 func randomReadReply(rng *rand.Rand) ReadReply {
 	m := random[ReadReply](rng)
