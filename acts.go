@@ -9,6 +9,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/router"
 	"github.com/quorumlock/quorumlock/internal/wire"
+	"github.com/quorumlock/quorumlock/transport"
 )
 
 // EndOptions say how and why a session is ended.
@@ -116,7 +117,7 @@ func (n *Node) act(ctx context.Context, op string, req wire.ActRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(n.asking, cancel)()
-	var asked attempts
+	asked := attempts{member: contains(n.servers(), req.ServerID)}
 	for {
 		err := n.askToAct(ctx, &asked, req)
 		var no *turnedDown
@@ -142,7 +143,8 @@ func (n *Node) act(ctx context.Context, op string, req wire.ActRequest) error {
 // attempts is what the former ones of an act may have done.
 type attempts struct {
 	leader string // whom the first one asked
-	unsure bool   // one of them got no answer
+	unsure bool   // one of them got no answer, and may have been heard
+	member bool   // whom it concerns was in the group before
 }
 
 // askToAct makes one attempt.
@@ -154,7 +156,7 @@ func (n *Node) askToAct(ctx context.Context, former *attempts, req wire.ActReque
 	if former.leader == "" {
 		former.leader = leader.ID
 	}
-	if former.unsure && n.seemsDone(&req, former.leader, leader.ID) {
+	if former.unsure && n.seemsDone(&req, former, leader.ID) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, confTimeout)
@@ -172,19 +174,22 @@ func (n *Node) askToAct(ctx context.Context, former *attempts, req wire.ActReque
 		return wire.JoinReply(reply), err
 	})
 	var no *turnedDown
-	former.unsure = former.unsure || err != nil && (!errors.As(err, &no) || no.status == wire.StatusUnknown)
+	heard := err != nil && !errors.As(err, new(*transport.DialError)) && (!errors.As(err, &no) || no.status == wire.StatusUnknown)
+	former.unsure = former.unsure || heard
 	return err
 }
 
 // seemsDone tells whether an act whose answer was lost has had its effect. That of a transfer to a voter of the leader's choice is another leader.
-func (n *Node) seemsDone(req *wire.ActRequest, was, is string) bool {
+func (n *Node) seemsDone(req *wire.ActRequest, former *attempts, leader string) bool {
 	switch {
 	case req.Act == locktable.ActRemove:
-		return !contains(n.servers(), req.ServerID)
+		return former.member && !n.leaderless() && !contains(n.servers(), req.ServerID)
+	case n.leaderless():
+		return false
 	case req.ServerID == "":
-		return is != was
+		return leader != former.leader
 	}
-	return is == req.ServerID
+	return leader == req.ServerID
 }
 
 // whoMayAct is the leader, this node if it leads, or else whoever can tell.

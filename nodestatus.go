@@ -56,7 +56,11 @@ func (n *Node) Status(ctx context.Context) (NodeStatus, error) {
 		s.Self, s.Failed = true, n.failed()
 		return s, nil
 	}
-	told, from, err := firstAnswer(ctx, n.readable(), n.askStatus)
+	peers := n.members() // the leader comes first
+	if n.leaderless() {
+		peers = n.readable()
+	}
+	told, from, err := firstAnswer(ctx, peers, n.askStatus)
 	if err != nil {
 		waiting := "no member answers this client, which has no state of its own"
 		if ctx.Err() != nil {
