@@ -89,36 +89,6 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 func TestFetchIsEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := clientOf(t)
-		for name, end := range map[string]func(cancel func()){
-			"context": func(cancel func()) { cancel() },
-			"client":  func(func()) { _ = c.Stop(1); c.Start(1); readyIn(t, c.Node(1), restartBound) },
-			"member": func(func()) {
-				_ = c.Stop(0)
-				c.Start(0)
-				readyIn(t, c.Node(0), time.Minute)
-				readyIn(t, c.Node(1), time.Minute)
-			},
-		} {
-			ctx, cancel := context.WithCancel(context.Background())
-			ended := make(chan error, 1)
-			w := &slowWriter{pause: 2 * time.Second}
-			go func() {
-				_, err := c.Node(1).Snapshot(ctx, w)
-				ended <- err
-			}()
-			time.Sleep(3 * time.Second)
-			end(cancel)
-			select {
-			case err := <-ended:
-				if err == nil {
-					t.Errorf("%s: it was given whole", name)
-				}
-			case <-time.After(20 * time.Second):
-				t.Fatalf("%s: it goes on", name)
-			}
-			cancel()
-		}
-		time.Sleep(time.Minute)
 		const many = 8
 		errs := make(chan error, many)
 		for range many {
@@ -144,6 +114,33 @@ func TestFetchIsEnded(t *testing.T) {
 		}
 		if whole < 4 || whole == many {
 			t.Errorf("%d of %d were given", whole, many)
+		}
+		for _, test := range []struct {
+			name string
+			end  func(cancel func())
+		}{
+			{"context", func(cancel func()) { cancel() }},
+			{"client", func(func()) { _ = c.Stop(1); c.Start(1); readyIn(t, c.Node(1), restartBound) }},
+			{"member", func(func()) { _ = c.Stop(0) }}, // last, since it releases all
+		} {
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			w := &slowWriter{pause: 2 * time.Second}
+			go func() {
+				_, err := c.Node(1).Snapshot(ctx, w)
+				ended <- err
+			}()
+			time.Sleep(3 * time.Second)
+			test.end(cancel)
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Errorf("%s: it was given whole", test.name)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%s: it goes on", test.name)
+			}
+			cancel()
 		}
 	})
 }
