@@ -21,7 +21,7 @@ import (
 const (
 	pieceSize   = 1 << 20
 	mostGiven   = 4                // states that a member gives away at the same time
-	givenIdle   = 15 * time.Second // after which one that nobody asks for any more is forgotten
+	givenIdle   = 30 * time.Second // after which one that nobody asks for any more is forgotten
 	pieceBound  = 10 * time.Second // for one piece
 	sourceBound = 5 * time.Second  // for a member to begin, before the next one is asked beside it
 )
