@@ -27,6 +27,15 @@ const (
 	codeInterrupted  = 130
 )
 
+// The codes of run that do not come from its command. Like those of env(1) and timeout(1) they lie above the codes that commands use.
+const (
+	codeRunLost       = 123 // the lock was lost, and the command ended for it
+	codeRunNotGranted = 124
+	codeRunFailed     = 125
+	codeRunCannot     = 126 // the command cannot be executed
+	codeRunNotFound   = 127 // there is no such command
+)
+
 // failure is an error of a command's work. All others come from the command line itself.
 type failure struct {
 	err         error
@@ -48,8 +57,11 @@ func (e *codedError) Unwrap() error { return e.err }
 
 const adviceNoQuorum = "bring a majority of the voters back; quorumlock members shows which ones answer"
 
-// errDegraded ends a command that has printed what it knows, and which is not what was asked for.
-var errDegraded = errors.New("answered without a quorum")
+// Errors that end a command which has said all there is to say.
+var (
+	errDegraded = errors.New("answered without a quorum") // and that is not what was asked for
+	errSaid     = errors.New("said already")
+)
 
 // fail tells of an error, on one line or as one object, and gives the exit code.
 func (inv *invocation) fail(cmd *cobra.Command, err error) int {
@@ -59,8 +71,11 @@ func (inv *invocation) fail(cmd *cobra.Command, err error) int {
 		code = codeUsage
 		advice = fmt.Sprintf("see %s --help", cmd.CommandPath())
 	}
-	if errors.Is(err, errDegraded) {
-		return code // the answer itself says so
+	if errors.Is(err, errDegraded) || errors.Is(err, errSaid) {
+		return code
+	}
+	if (cmd.Name() == "run" || inv.underLock) && code < codeRunLost {
+		code = codeRunFailed
 	}
 	message := oneLine(err.Error())
 	if inv.json {

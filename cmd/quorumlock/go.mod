@@ -6,6 +6,7 @@ require (
 	github.com/quorumlock/quorumlock v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
+	golang.org/x/sys v0.47.0
 )
 
 require (
@@ -32,7 +33,6 @@ require (
 	github.com/tidwall/btree v1.8.2 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
 	golang.org/x/net v0.57.0 // indirect
-	golang.org/x/sys v0.47.0 // indirect
 )
 
 replace github.com/quorumlock/quorumlock => ../..

@@ -16,15 +16,16 @@ type invocation struct {
 	in        io.Reader
 	out, errs io.Writer
 
-	json    bool
-	timeout time.Duration
+	json      bool
+	timeout   time.Duration
+	underLock bool // a command runs under a lock: the exit codes are those of run
 	connection
 }
 
 // commands are all of them: one file each, named after the command.
 var commands = []func(*invocation) *cobra.Command{
 	newStatus, newMembers, newLocks, newInspect, newWatch, newRelease,
-	newAgent, newVersion,
+	newRun, newElect, newAgent, newBench, newVersion,
 }
 
 const (
