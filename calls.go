@@ -242,7 +242,7 @@ func (n *Node) serveLeave(ctx context.Context, req wire.LeaveRequest) wire.Leave
 	if lead == nil {
 		return wire.LeaveReply(n.notLeading())
 	}
-	n.farewells.add(req.ServerID)
+	n.farewells.add(req.ServerID, n.gossip.Members())
 	return wire.LeaveReply(n.membershipReply(lead.dismiss(ctx, req.ServerID)))
 }
 

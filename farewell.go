@@ -16,13 +16,17 @@ type farewells struct {
 	asked map[string]struct{} // by server id
 }
 
-func (f *farewells) add(id string) {
+// add takes note of one, and forgets those that are not there any more.
+func (f *farewells) add(id string, there []gossip.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.asked == nil {
-		f.asked = make(map[string]struct{})
+	asked := map[string]struct{}{id: {}}
+	for _, m := range there {
+		if _, still := f.asked[m.ServerID]; still {
+			asked[m.ServerID] = struct{}{}
+		}
 	}
-	f.asked[id] = struct{}{}
+	f.asked = asked
 }
 
 // pending tells whether one of them is there yet. One that has got its answer takes leave of gossip next.

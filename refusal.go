@@ -17,7 +17,12 @@ type turnedDown struct {
 	detail string
 }
 
-func (e *turnedDown) Error() string { return fmt.Sprintf("%s says %v: %s", e.by, e.status, e.detail) }
+func (e *turnedDown) Error() string {
+	if e.detail == "" {
+		return fmt.Sprintf("%s says %v", e.by, e.status)
+	}
+	return fmt.Sprintf("%s says %v: %s", e.by, e.status, e.detail)
+}
 
 // joinAloud is join that has the log tell when the leader refuses this node: its name belongs to another one that is alive, as
 // a rule. The node goes on asking, since the other one may be its own former process whose death nobody has noticed yet; so the

@@ -24,7 +24,8 @@ import (
 // (terminationGracePeriodSeconds, TimeoutStopSec). Callbacks that do not return use it up, then the removal; the last
 // quarter of it, 3 s at most, is for stopping. Whatever the removal lacks then the error says. When bound has passed, or
 // a signal comes while the node leaves, LeaveOnSignal returns a *WaitError and the rest goes on in the background: exit
-// then, and the others replace the node as one that has crashed.
+// then, and the others replace the node as one that has crashed. A signal within half a second of the end's beginning is
+// taken for an echo of what began it: terminals tell a whole process group, and parents pass on what they were told.
 //
 // The signals are caught only while LeaveOnSignal runs. An error is a *FieldError if bound is not positive, when nothing
 // was waited for.
@@ -88,16 +89,24 @@ func endWithin(ctx context.Context, op string, end func(context.Context) error, 
 		defer cancel()
 		done <- end(ctx)
 	}()
-	select {
-	case err := <-done:
-		return err
-	case s := <-caught:
-		cancel() // what is left of end need not ask the others any more
-		return &WaitError{Op: op, Waiting: fmt.Sprintf("cut short by a signal (%v)", s), Err: context.Canceled}
-	case <-timer.C:
-		return &WaitError{Op: op, Waiting: fmt.Sprintf("not done within %v", bound), Err: context.DeadlineExceeded}
+	for begun := time.Now(); ; {
+		select {
+		case err := <-done:
+			return err
+		case s := <-caught:
+			if time.Since(begun) < echoWindow {
+				continue
+			}
+			cancel() // what is left of end need not ask the others any more
+			return &WaitError{Op: op, Waiting: fmt.Sprintf("cut short by a signal (%v)", s), Err: context.Canceled}
+		case <-timer.C:
+			return &WaitError{Op: op, Waiting: fmt.Sprintf("not done within %v", bound), Err: context.DeadlineExceeded}
+		}
 	}
 }
+
+// echoWindow is within which signals are one wish to stop. A person who presses the keys again is slower.
+const echoWindow = 500 * time.Millisecond
 
 // stopShare is what is kept of bound for stopping after the removal was given up, so that its error is seen. Stopping
 // takes milliseconds, and stopBound and a little more when the disk hangs.

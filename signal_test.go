@@ -118,6 +118,7 @@ func TestEndWithin(t *testing.T) {
 		"a callback that hangs":        {20 * time.Second, 0, callback, context.DeadlineExceeded, 20 * time.Second},
 		"a callback cut short":         {20 * time.Second, 2 * time.Second, callback, context.Canceled, 2 * time.Second},
 		"a removal cut short":          {20 * time.Second, 2 * time.Second, removal, context.Canceled, 2 * time.Second},
+		"an echo of what began it":     {20 * time.Second, 100 * time.Millisecond, removal, stillMember, 17 * time.Second},
 		"a signal that comes too late": {20 * time.Second, 18 * time.Second, removal, stillMember, 17 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

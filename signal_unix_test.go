@@ -98,6 +98,7 @@ func TestSecondSignalEndsTheWait(t *testing.T) {
 		t.Fatalf("ended beside a callback: %v", err)
 	default:
 	}
+	<-time.After(echoWindow) // begun before told was closed
 	sendSelf(t, seen, syscall.SIGTERM)
 	err := <-ended
 	if wait := (*WaitError)(nil); !errors.As(err, &wait) || !errors.Is(err, context.Canceled) {

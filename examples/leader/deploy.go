@@ -221,7 +221,11 @@ func (d *demo) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	d.line.say(good, "deployed", "all %d instances are replaced, and voters", d.expect)
+	how := "replaced"
+	if d.dirs {
+		how = "restarted in place"
+	}
+	d.line.say(good, "deployed", "all %d instances are %s, and voters", d.expect, how)
 	sum, err := d.traffic(ctx)
 	d.deployment.all = sum
 	return err

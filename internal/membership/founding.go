@@ -54,16 +54,18 @@ func New(cfg Config, env Env) *Founding {
 		m:    &machine{cfg: cfg},
 		wake: make(chan struct{}, 1),
 	}
-	f.say("starting")
+	starting := "starting"
+	f.status.Store(&starting)
 	return f
 }
 
 // Status says in one line what founding waits for.
 func (f *Founding) Status() string { return *f.status.Load() }
 
+// say has the log tell, too: whoever looks at a service that does not start looks there first.
 func (f *Founding) say(s string) {
-	if old := f.status.Swap(&s); old == nil || *old != s {
-		f.log.Debug("status", "status", s)
+	if old := f.status.Swap(&s); *old != s {
+		f.log.Info(s)
 	}
 }
 

@@ -228,7 +228,7 @@ func testAnswerCutOff(t *testing.T, giveUp bool) {
 		name := fmt.Sprintf("k%d", round)
 		unlock(t, lockIn(t, c.Node(f[0]), name, 5*time.Second)) // its session is open
 		b := wait(context.Background(), t, c.Node(f[0]), name)
-		time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond)
+		time.Sleep(time.Duration(rng.IntN(1800)) * time.Microsecond) // an answer takes half of that
 		c.Isolate(l)
 		time.Sleep(300 * time.Millisecond)
 		if !b.ended() {
