@@ -177,6 +177,13 @@ func (n *Node) join(ctx context.Context, m gossip.Member) error {
 		return err
 	}
 	n.adopt(status.ClusterID)
+	if n.standsOutside(&status) {
+		if err := n.keepIdentity(status.ClusterID); err != nil {
+			return err
+		}
+		n.becomeClient()
+		return nil
+	}
 	req := wire.JoinRequest{
 		ServerID: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Zone: n.cfg.Zone, Level: n.binary.Highest(), Boot: n.boot, Client: n.cfg.Role == RoleClient,
 	}

@@ -34,7 +34,8 @@ type Config struct {
 	// of all nodes at once loses the locks (never the order of tokens). Nobody can tell then whether there was a
 	// cluster before, so each founding without a directory is logged as a warning.
 	Dir string
-	// Addr is the host:port to listen on, TCP and UDP. Port 0 takes a free one. Default "127.0.0.1:0".
+	// Addr is the host:port to listen on, TCP and UDP. Port 0 takes a free one. Default "127.0.0.1:0"; with RoleClient
+	// there is none, and the node is a caller that listens on nothing.
 	Addr string
 	// Advertise is the host:port at which other nodes reach this one: an address, IPv6 in brackets, or a DNS name of at
 	// most 253 bytes. Default: Addr, which then must not be an unspecified address. A loopback address is for nodes on
@@ -154,7 +155,7 @@ func (c Config) withDefaults() Config {
 	for i, k := range c.GossipKeys {
 		c.GossipKeys[i] = slices.Clone(k)
 	}
-	if c.Addr == "" {
+	if c.Addr == "" && c.Role != RoleClient {
 		c.Addr = "127.0.0.1:0"
 	}
 	if c.Name == "" {
@@ -205,7 +206,9 @@ func (c *Config) validate() error {
 	var p problems
 	c.validateNames(&p)
 	c.validateAddresses(&p)
-	c.validateRecord(&p)
+	if !c.caller() {
+		c.validateRecord(&p)
+	}
 	c.validateFounding(&p)
 	c.validateTimes(&p)
 	if c.RestartInPlace && c.Dir == "" && c.sim.Disk == nil {
@@ -218,6 +221,10 @@ func (c *Config) validate() error {
 	}
 	switch {
 	case c.TLS == nil:
+	case c.caller():
+		if c.TLS.Client == nil {
+			p.add("TLS", nil, "Client is needed")
+		}
 	case c.TLS.Server == nil || c.TLS.Client == nil:
 		p.add("TLS", nil, "both Server and Client are needed: every node is both")
 	case len(c.TLS.Server.Certificates) == 0 && c.TLS.Server.GetCertificate == nil && c.TLS.Server.GetConfigForClient == nil:
@@ -264,6 +271,10 @@ func containsControl(s string) bool {
 }
 
 func (c *Config) validateAddresses(p *problems) {
+	if c.caller() {
+		c.validateCaller(p)
+		return
+	}
 	checkHostPort(p, "Addr", c.Addr, true)
 	if c.Advertise != "" {
 		checkHostPort(p, "Advertise", c.Advertise, false)

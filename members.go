@@ -38,6 +38,11 @@ func (n *Node) Members(ctx context.Context, opts ...ReadOption) ([]Member, error
 	if err := n.usable(ctx, "members"); err != nil {
 		return nil, err
 	}
+	if n.cfg.caller() {
+		if err := n.awaitMember(ctx, "members", ""); err != nil {
+			return nil, err
+		}
+	}
 	list := n.membersNow()
 	leader, term := n.leader()
 	var mu sync.Mutex
