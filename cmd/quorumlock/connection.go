@@ -63,7 +63,6 @@ func (c *connection) open(ctx context.Context) (*quorumlock.Node, error) {
 		return nil, err
 	}
 	cfg.Role = quorumlock.RoleClient
-	cfg.Addr = "127.0.0.1:0"
 	return quorumlock.Open(ctx, cfg)
 }
 
@@ -85,7 +84,12 @@ func (c *connection) await(ctx context.Context, node *quorumlock.Node) error {
 	defer stop(nil)
 	asked := make(chan error, 1)
 	go func() {
-		err := c.reach(waiting)
+		var err error
+		select {
+		case <-waiting.Done(): // as a rule: then no member's log has a line about a stream that was given up
+		case <-time.After(reachAfter):
+			err = c.reach(waiting)
+		}
 		if refused := (*transport.RefusedError)(nil); errors.As(err, &refused) && refused.Code == transport.RefusedCluster {
 			stop(err)
 		}
@@ -103,7 +107,10 @@ func (c *connection) await(ctx context.Context, node *quorumlock.Node) error {
 	return err
 }
 
-const reachPause = 200 * time.Millisecond
+const (
+	reachAfter = 300 * time.Millisecond
+	reachPause = 200 * time.Millisecond
+)
 
 // reach asks the addresses of Join until one of them answers for this cluster, which is nil, until all refuse it as another cluster's, or until ctx ends; then the
 // error is about the first address that said something.
@@ -113,7 +120,7 @@ func (c *connection) reach(ctx context.Context) error {
 		return err
 	}
 	own := transport.Config{
-		Addr: "127.0.0.1:0", Cluster: cfg.Cluster, ServerID: "cli", AllowPlaintext: cfg.AllowPlaintext, ClusterID: func() string { return "" },
+		DialOnly: true, Cluster: cfg.Cluster, ServerID: "cli", AllowPlaintext: cfg.AllowPlaintext, ClusterID: func() string { return "" },
 	}
 	if cfg.TLS != nil {
 		own.TLS = &transport.TLS{Server: cfg.TLS.Server, Client: cfg.TLS.Client}

@@ -46,39 +46,31 @@ func (inv *invocation) listLocks(ctx context.Context, prefix string) error {
 	if err != nil {
 		return err
 	}
-	stale := v.why != nil
 	if inv.json {
 		for _, lock := range locks {
 			if err := inv.printJSON(lock); err != nil {
 				return err
 			}
 		}
-	} else if err := inv.lockTable(locks, stale); err != nil {
+	} else if err := inv.lockTable(locks, v.age); err != nil {
 		return err
 	}
-	if stale {
+	if v.age.Stale {
 		return errDegraded
 	}
 	return nil
 }
 
-func (inv *invocation) lockTable(locks []lockView, stale bool) error {
-	if stale {
-		f := freshness{Stale: true}
-		if len(locks) > 0 {
-			f = locks[0].freshness
-		}
-		inv.say(f.String())
+func (inv *invocation) lockTable(locks []lockView, age freshness) error {
+	if age.Stale {
+		inv.say(age.String())
 	}
 	rows := make([][]string, 0, len(locks))
 	for _, lock := range locks {
 		row := []string{lock.Name, lock.State, "", "", "", "", strconv.Itoa(lock.Waiting), ""}
 		if len(lock.Holders) > 0 {
 			h := lock.Holders[0]
-			row[2], row[4], row[5], row[7] = h.Node, h.Mode, sinceText(h.Since), h.Note
-			if h.Token != "0" {
-				row[3] = h.Token
-			}
+			row[2], row[3], row[4], row[5], row[7] = h.Node, h.Token, h.Mode, sinceText(h.Since), h.Note
 			if more := lock.Holding - 1; more > 0 {
 				row[2] += " +" + strconv.Itoa(more)
 			}

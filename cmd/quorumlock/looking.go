@@ -13,9 +13,9 @@ import (
 // asks all members beside that, and what the asking itself may take.
 const (
 	freshBound = time.Second
-	headStart  = 500 * time.Millisecond
+	headStart  = 300 * time.Millisecond
 	localBound = 500 * time.Millisecond
-	askBound   = 1200 * time.Millisecond
+	askBound   = 1600 * time.Millisecond
 )
 
 // viewer is a client that does with a member's own state if there is no leader.
@@ -23,7 +23,8 @@ type viewer struct {
 	node  *quorumlock.Node
 	by    time.Time // until when to wait for the leader
 	ready chan struct{}
-	why   error // once ready is closed: why no leader answers, nil if one does
+	why   error     // once ready is closed: why no leader answers, nil if one does
+	age   freshness // of what a single member said, once read has asked one
 }
 
 // look opens a viewer, and gives the leader a head start.
@@ -88,6 +89,7 @@ func (v *viewer) read(ctx context.Context, ask func(context.Context, ...quorumlo
 		err = errors.New("no member's state to show")
 	}
 	if err == nil {
+		v.age = freshnessOf(true, info.Age)
 		err = ask(bounded, quorumlock.Local())
 	}
 	if err != nil {

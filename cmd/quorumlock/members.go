@@ -146,10 +146,17 @@ func (v *viewer) learn(ctx context.Context) {
 	default:
 		return
 	}
-	ctx, cancel := context.WithDeadline(ctx, v.by)
-	defer cancel()
-	for v.why == nil {
-		if known, err := v.node.Members(ctx, quorumlock.Local()); err != nil || knowsVoters(known) {
+	if v.why == nil {
+		ctx, cancel := context.WithDeadline(ctx, v.by)
+		defer cancel()
+		learnNames(ctx, v.node)
+	}
+}
+
+// learnNames waits until a client that is ready has been told who is who, or until ctx ends.
+func learnNames(ctx context.Context, node *quorumlock.Node) {
+	for {
+		if known, err := node.Members(ctx, quorumlock.Local()); err != nil || knowsVoters(known) {
 			return
 		}
 		select {

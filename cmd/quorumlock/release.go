@@ -100,9 +100,10 @@ func (inv *invocation) release(ctx context.Context, name string, t quorumlock.To
 }
 
 func releaseRefused(err error) error {
+	var locked *quorumlock.LockedError
 	switch {
-	case errors.Is(err, quorumlock.ErrLocked):
-		return &codedError{code: codeWrongToken, err: err, advice: "nothing was done: look again with inspect, and name the token that holds now if you still mean it"}
+	case errors.As(err, &locked):
+		return &codedError{code: codeWrongToken, err: fmt.Errorf("%w; token %s holds now", err, locked.Holder.Token), advice: "nothing was done: look again with inspect"}
 	case errors.Is(err, quorumlock.ErrUnlocked):
 		return &codedError{code: codeNotHeld, err: err, advice: "nothing was done: nobody holds it"}
 	}

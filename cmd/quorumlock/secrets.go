@@ -20,9 +20,9 @@ type secrets struct {
 }
 
 func (s *secrets) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.ca, "tls-ca", "", "file of the CAs that the members' certificates are signed by, PEM")
+	flags.StringVar(&s.ca, "tls-ca", "", "file of the CAs that the members' certificates are signed by, PEM; turns TLS on")
 	fromEnv(flags, "tls-ca", "QUORUMLOCK_TLS_CA")
-	flags.StringVar(&s.cert, "tls-cert", "", "file of this side's certificate, PEM; turns TLS on")
+	flags.StringVar(&s.cert, "tls-cert", "", "file of this side's certificate, PEM")
 	fromEnv(flags, "tls-cert", "QUORUMLOCK_TLS_CERT")
 	flags.StringVar(&s.key, "tls-key", "", "file of its key, PEM")
 	fromEnv(flags, "tls-key", "QUORUMLOCK_TLS_KEY")
@@ -41,20 +41,20 @@ func (s *secrets) apply(cfg *quorumlock.Config) (err error) {
 	return err
 }
 
-// tls asks for certificates on both sides: every node both serves and dials.
+// tls asks for certificates on both sides where both are given. A client that the members do not ask for one needs only --tls-ca.
 func (s *secrets) tls() (*quorumlock.TLSConfig, error) {
 	if s.ca == "" && s.cert == "" && s.key == "" {
 		return nil, nil
 	}
-	if s.cert == "" || s.key == "" {
-		return nil, usage("TLS needs --tls-cert and --tls-key: members ask who calls")
+	server := &tls.Config{MinVersion: tls.VersionTLS13}
+	client := &tls.Config{ServerName: s.serverName, MinVersion: tls.VersionTLS13}
+	if s.cert != "" || s.key != "" {
+		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			return nil, usage("--tls-cert, --tls-key: %w", err)
+		}
+		server.Certificates, client.Certificates = []tls.Certificate{pair}, []tls.Certificate{pair}
 	}
-	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
-	if err != nil {
-		return nil, usage("--tls-cert, --tls-key: %w", err)
-	}
-	server := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
-	client := &tls.Config{Certificates: []tls.Certificate{pair}, ServerName: s.serverName, MinVersion: tls.VersionTLS13}
 	if s.ca != "" {
 		pem, err := os.ReadFile(s.ca)
 		if err != nil {

@@ -60,9 +60,9 @@ func (inv *invocation) status(ctx context.Context) error {
 		Members: group.members, freshness: freshnessOf(group.why != nil, probe.Age),
 	}
 	if group.why != nil {
-		view.State, view.Detail = "no_leader", oneLine(v.why.Error())
+		view.State, view.Detail = "no_leader", oneLine(group.why.Error())
 		if !group.quorum() {
-			view.State = "no_quorum"
+			view.State, view.Detail = "no_quorum", "" // the count of voters says it all
 		}
 	}
 	if inv.json {

@@ -27,7 +27,7 @@ type holderView struct {
 	Node     string     `json:"node"`
 	ServerID string     `json:"server_id"`
 	Session  string     `json:"session"`
-	Token    string     `json:"token"` // "0" for permits
+	Token    string     `json:"token"` // of permits: no fencing token, but what release names
 	Mode     string     `json:"mode"`
 	Permits  int        `json:"permits,omitempty"`
 	Since    *time.Time `json:"since"`

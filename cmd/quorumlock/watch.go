@@ -111,7 +111,7 @@ func (inv *invocation) printEvent(e eventView, first bool) error {
 	if e.Time != nil {
 		at = e.Time.Local().Format("15:04:05.000")
 	}
-	_, err := fmt.Fprintf(inv.out, columns, at, e.Rev, e.Kind, orDash(e.Name), orDash(e.Token), orDash(e.Node), printable(e.Note))
+	_, err := fmt.Fprintf(inv.out, columns, at, e.Rev, e.Kind, orDash(e.Name), orDash(e.Token), orDash(e.who()), printable(e.Note))
 	return err
 }
 
@@ -121,3 +121,13 @@ func orDash(s string) string {
 	}
 	return printable(s)
 }
+
+// who names the node by its id where the member that was asked knows no other name for it (any more).
+func (e eventView) who() string {
+	if e.Node == "" {
+		return shorten(e.ServerID, shortID)
+	}
+	return e.Node
+}
+
+const shortID = 8
