@@ -19,13 +19,13 @@ const asHeart = "QUORUMLOCK_TEST_HEART"
 
 // The parts that a process of the heart plays, by its first argument.
 const (
-	heartRoot    = "root"    // starts the others
-	heartLeaves  = "leaves"  // starts the others, and ends
-	heartChild   = "child"   // in the group
-	heartMoved   = "moved"   // in a session of its own
-	heartParent  = "parent"  // starts an orphan, and ends
-	heartOrphan  = "orphan"  // in a session of its own, and nobody's child
-	heartMembers = 4         // that beat, the root included
+	heartRoot    = "root"   // starts the others
+	heartLeaves  = "leaves" // starts the others, and ends
+	heartChild   = "child"  // in the group
+	heartMoved   = "moved"  // in a session of its own
+	heartParent  = "parent" // starts an orphan, and ends
+	heartOrphan  = "orphan" // in a session of its own, and nobody's child
+	heartMembers = 4        // that beat, the root included
 	beatPause    = 2 * time.Millisecond
 )
 
