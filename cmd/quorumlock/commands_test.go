@@ -303,7 +303,7 @@ func TestOutage(t *testing.T) {
 			if status.State != "no_quorum" || status.Leader != nil || status.Voters != 3 || status.VotersReachable != 1 || !status.Stale {
 				t.Errorf("%+v", status)
 			}
-			locks := objects[lockView](t, ask("locks", "--json").out)
+			locks := objects[lockView](t, ask("locks", "jobs/"+form.name, "--json").out)
 			if len(locks) != 1 || !locks[0].Stale || locks[0].Holders[0].Token != hold.Token().String() {
 				t.Errorf("%+v", locks)
 			}
@@ -333,13 +333,17 @@ func TestOutage(t *testing.T) {
 			if text := ask("inspect", "jobs/silent").out; !strings.HasPrefix(text, "STALE: ") {
 				t.Errorf("%s", text)
 			}
+			var asking sync.WaitGroup
 			for _, args := range [][]string{
 				{"release", "jobs/silent", "--token", hold.Token().String(), "--reason", "test"}, {"watch"}, {"elect", "chief", "--once"}, {"bench", "--count", "1"},
 			} {
-				if a := c.call(t, append(args, "--timeout", "1s")...).want(t, codeNoQuorum); !strings.Contains(a.errs, "no quorum") {
-					t.Errorf("%v: %s", args, a.errs)
-				}
+				asking.Go(func() {
+					if a := c.call(t, append(args, "--timeout", "1s")...); a.code != codeNoQuorum || !strings.Contains(a.errs, "no quorum") {
+						t.Errorf("%v: exit code %d: %s", args, a.code, a.errs)
+					}
+				})
 			}
+			asking.Wait()
 			c.signal(t, syscall.SIGCONT, others...)
 			for deadline := time.Now().Add(15 * time.Second); c.call(t, "status").code != codeOK; {
 				if time.Now().After(deadline) {

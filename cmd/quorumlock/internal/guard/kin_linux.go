@@ -55,6 +55,9 @@ func (l *leader) tidy() {
 func (l *leader) sweep() int {
 	ended := l.exited()
 	seen := make(map[int]bool)
+	for _, p := range descendants() {
+		seen[p.pid] = !p.zombie // before any is killed
+	}
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		if l.pid > 0 {
 			_ = unix.Kill(-l.pid, syscall.SIGKILL)
@@ -75,11 +78,13 @@ func (l *leader) sweep() int {
 		}
 		time.Sleep(pause)
 	}
-	delete(seen, l.pid)
-	if !ended {
-		return 0
+	left := 0
+	for _, found := range seen {
+		if found && ended {
+			left++
+		}
 	}
-	return len(seen)
+	return left
 }
 
 const maxPause = 20 * time.Millisecond
