@@ -20,6 +20,8 @@ type connection struct {
 	plaintext bool
 	timing    string
 	secrets
+
+	snapshotKeys [][]byte // not flags of all commands
 }
 
 // The variable is not fence.EnvCluster: that one tells a command under a lock the cluster's id, and such a command may call this program.
@@ -39,7 +41,7 @@ func (c *connection) flags(flags *pflag.FlagSet) {
 
 // config is what a client and an agent have in common.
 func (c *connection) config() (quorumlock.Config, error) {
-	cfg := quorumlock.Config{Cluster: c.cluster, Join: c.join, AllowPlaintext: c.plaintext}
+	cfg := quorumlock.Config{Cluster: c.cluster, Join: c.join, AllowPlaintext: c.plaintext, SnapshotKeys: c.snapshotKeys}
 	switch c.timing {
 	case "default":
 	case "fast":

@@ -20,6 +20,7 @@ func TestDocumentation(t *testing.T) {
 	page := string(text)
 	for _, view := range []any{
 		lockView{}, holderView{}, waiterView{}, freshness{}, memberView{}, statusView{}, eventView{}, releaseView{}, leaderView{}, benchView{}, agentView{}, versionView{}, errorView{},
+		snapshotView{}, contentView{}, storedView{}, restoreView{}, drillView{}, stepView{},
 	} {
 		for f := range fields(reflect.TypeOf(view)) {
 			if !strings.Contains(page, "`"+f+"`") {
@@ -33,8 +34,14 @@ func TestDocumentation(t *testing.T) {
 			t.Errorf("command %s is not documented", cmd.Name())
 		}
 		documented(t, page, cmd)
+		for _, sub := range cmd.Commands() {
+			if cmd.Name() != "completion" && !strings.Contains(page, "`"+cmd.Name()+" "+sub.Name()) {
+				t.Errorf("command %s %s is not documented", cmd.Name(), sub.Name())
+			}
+			documented(t, page, sub)
+		}
 	}
-	for _, code := range []int{codeFailed, codeUsage, codeLocked, codeNotHeld, codeNoQuorum, codeUnreachable, codeWrongCluster, codeWrongToken, codeDegraded, codeInterrupted, codeRunLost, codeRunNotGranted, codeRunFailed} {
+	for _, code := range []int{codeFailed, codeUsage, codeLocked, codeNotHeld, codeNoQuorum, codeUnreachable, codeWrongCluster, codeWrongToken, codeDegraded, codeInterrupted, codeTruncated, codeAltered, codeForeign, codeNewer, codeKey, codeRunLost, codeRunNotGranted, codeRunFailed} {
 		if !strings.Contains(page, "\n| "+strconv.Itoa(code)+" |") {
 			t.Errorf("exit code %d is not documented", code)
 		}

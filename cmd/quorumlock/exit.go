@@ -27,6 +27,15 @@ const (
 	codeInterrupted  = 130
 )
 
+// The codes for what is wrong with a snapshot.
+const (
+	codeTruncated = 20
+	codeAltered   = 21
+	codeForeign   = 22
+	codeNewer     = 23
+	codeKey       = 24
+)
+
 // The codes of run that do not come from its command. Like those of env(1) and timeout(1) they lie above the codes that commands use.
 const (
 	codeRunLost       = 123 // the lock was lost, and the command ended for it
@@ -105,6 +114,7 @@ func verdict(err error) (code int, advice string) {
 		refused *transport.RefusedError
 	)
 	interrupted := errors.As(err, &failed) && failed.interrupted
+	fault, _, faultAdvice := faultOf(err)
 	switch {
 	case errors.As(err, &coded):
 		return coded.code, coded.advice
@@ -112,6 +122,8 @@ func verdict(err error) (code int, advice string) {
 		return codeInterrupted, ""
 	case errors.Is(err, errDegraded):
 		return codeDegraded, ""
+	case fault != 0:
+		return fault, faultAdvice
 	case errors.As(err, &refused) && refused.Code == transport.RefusedCluster, errors.Is(err, quorumlock.ErrClusterChanged):
 		return codeWrongCluster, "name the cluster that runs there with --cluster, or its members with --join"
 	case errors.Is(err, quorumlock.ErrLocked):

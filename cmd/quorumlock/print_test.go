@@ -65,6 +65,11 @@ func TestExitCodes(t *testing.T) {
 		{quorumlock.ErrClusterChanged, codeWrongCluster},
 		{releaseRefused(&quorumlock.LockedError{Name: "x"}), codeWrongToken},
 		{errDegraded, codeDegraded},
+		{fmt.Errorf("restore: %w", quorumlock.ErrSnapshotTruncated), codeTruncated},
+		{fmt.Errorf("restore: %w", quorumlock.ErrSnapshotAltered), codeAltered},
+		{fmt.Errorf("restore: %w", quorumlock.ErrSnapshotForeign), codeForeign},
+		{fmt.Errorf("restore: %w: %w", quorumlock.ErrSnapshotNewer, quorumlock.ErrLevel), codeNewer},
+		{fmt.Errorf("restore: %w", quorumlock.ErrSnapshotKey), codeKey},
 		{&failure{err: context.Canceled, interrupted: true}, codeInterrupted},
 	} {
 		if code, _ := verdict(c.err); code != c.code {
@@ -83,7 +88,7 @@ func TestHelpAndCompletion(t *testing.T) {
 	if code := inv("--help"); code != codeOK || errs.Len() > 0 {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
-	for _, command := range []string{"status", "members", "locks", "inspect", "watch", "release", "run", "elect", "agent", "bench", "version", "completion"} {
+	for _, command := range []string{"status", "members", "locks", "inspect", "watch", "release", "snapshot", "run", "elect", "agent", "bench", "version", "completion"} {
 		if !strings.Contains(out.String(), "\n  "+command+" ") {
 			t.Errorf("--help does not list %s", command)
 		}
