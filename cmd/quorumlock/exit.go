@@ -24,6 +24,7 @@ const (
 	codeWrongCluster = 7
 	codeWrongToken   = 8
 	codeDegraded     = 9
+	codeRefused      = 10
 	codeInterrupted  = 130
 )
 
@@ -118,6 +119,12 @@ func verdict(err error) (code int, advice string) {
 		return codeLocked, ""
 	case errors.Is(err, quorumlock.ErrUnlocked), errors.Is(err, quorumlock.ErrNoLeader):
 		return codeNotHeld, ""
+	case errors.Is(err, quorumlock.ErrNoSession):
+		return codeNotHeld, "nothing was done; quorumlock sessions shows those that are open"
+	case errors.Is(err, quorumlock.ErrRefused):
+		return codeRefused, "nothing was done"
+	case errors.Is(err, quorumlock.ErrLevel):
+		return codeFailed, "nothing was done; finish the rollout that brings the newer version to all members"
 	case errors.Is(err, quorumlock.ErrInvalid), errors.Is(err, quorumlock.ErrKind), errors.Is(err, quorumlock.ErrLimit):
 		return codeUsage, ""
 	case errors.Is(err, quorumlock.ErrNoQuorum):

@@ -30,7 +30,11 @@ func (inv *invocation) inspect(ctx context.Context, name string) error {
 	var lock lockView
 	err = v.read(ctx, func(ctx context.Context, opts ...quorumlock.ReadOption) error {
 		info, err := v.node.Inspect(ctx, name, opts...)
+		if err != nil {
+			return err
+		}
 		lock = viewLock(info)
+		lock.Forced, err = lastForced(ctx, v.node, name, opts...)
 		return err
 	})
 	if err != nil {
@@ -61,7 +65,7 @@ func (inv *invocation) showLock(lock lockView) error {
 		limit = fmt.Sprintf("%d of %d in use", lock.InUse, lock.Limit)
 	}
 	if err := inv.pairs("name", lock.Name, "state", lock.State, "permits", limit, "holders", strconv.Itoa(lock.Holding),
-		"waiting", strconv.Itoa(lock.Waiting), "revision", lock.Rev); err != nil {
+		"waiting", strconv.Itoa(lock.Waiting), "revision", lock.Rev, "last forced", lock.Forced.line()); err != nil {
 		return err
 	}
 	if len(lock.Holders) > 0 {
@@ -83,6 +87,18 @@ func (inv *invocation) showLock(lock lockView) error {
 		rows[i] = []string{strconv.Itoa(i + 1), w.Node, w.Mode, sinceText(w.Since), w.Session, w.Note}
 	}
 	return inv.table([]string{"NEXT", "WAITER", "MODE", "FOR", "SESSION", "NOTE"}, rows)
+}
+
+// line tells of a forced release in a line; of none, nothing.
+func (v *auditView) line() string {
+	if v == nil {
+		return ""
+	}
+	how := "drained"
+	if v.Now {
+		how = "at once"
+	}
+	return fmt.Sprintf("token %s, %s, %s by %s: %s", v.Token, how, v.when(), v.Actor, v.Reason)
 }
 
 func (h holderView) state() string {
