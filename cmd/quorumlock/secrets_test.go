@@ -70,6 +70,7 @@ func file(t *testing.T, dir, name string, text []byte) string {
 
 // TestTLS has an agent ask for certificates: who has one is served, who has none, or another CA's, is told that it is about TLS.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ca, cert, key := certificates(t, dir)
 	otherCA, _, _ := certificates(t, t.TempDir())
