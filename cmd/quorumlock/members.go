@@ -136,6 +136,11 @@ func (v *viewer) group(ctx context.Context) (*groupView, error) {
 func (v *viewer) ask(ctx context.Context) ([]quorumlock.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()
+	go func() {
+		if _, fatal := v.alone(ctx); fatal != nil {
+			cancel() // nobody will answer
+		}
+	}()
 	return v.node.Members(ctx)
 }
 

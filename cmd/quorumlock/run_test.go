@@ -28,6 +28,7 @@ func process(t *testing.T, args ...string) answer {
 }
 
 func TestRunEmbedded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		args []string
@@ -114,6 +115,7 @@ func started(t *testing.T, args ...string) (*exec.Cmd, io.Reader) {
 }
 
 func TestRunForwardsSignals(t *testing.T) {
+	t.Parallel()
 	for signal, name := range map[syscall.Signal]string{syscall.SIGINT: "INT", syscall.SIGTERM: "TERM", syscall.SIGHUP: "HUP", syscall.SIGUSR1: "USR1"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -132,6 +134,7 @@ func TestRunForwardsSignals(t *testing.T) {
 
 // TestRunInTheQueue has commands meet a lock that is taken, one that is released, and one whose holder is told to end.
 func TestRunInTheQueue(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	holder := c.client(t, "orders-1")
 	hold, err := quorumlock.NewMutex(holder, "job").Lock(t.Context())
