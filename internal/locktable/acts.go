@@ -51,8 +51,17 @@ func (x *step) noSession(id SessionID) Result {
 	return r
 }
 
-// act records what an operator has done elsewhere.
+// act records what an operator has done elsewhere. A member that is drained once more, or undrained without need, is left as it is.
 func (x *step) act(c *Command) Result {
+	if c.Act.aboutDrains() {
+		aside := Aside(x.audits)
+		switch {
+		case aside[c.Node] == (c.Act == ActDrain):
+			return Result{Code: CodeOK}
+		case c.Act == ActDrain && len(aside) >= x.limits.audit/2: // their records are kept, and others need room
+			return overloaded("too many members are drained")
+		}
+	}
 	x.keep(AuditRecord{Rev: x.counter + 1, Act: c.Act, Node: c.Node, NodeName: c.NodeName, Actor: c.Actor, Reason: c.Note})
 	x.emit(Event{Kind: EventAct, Node: c.Node, Note: c.Note})
 	return Result{Code: CodeOK}
@@ -114,4 +123,41 @@ func (s *state) ListAudit(after Rev, limit int) (records []AuditRecord, more boo
 		return true
 	})
 	return records, more
+}
+
+func (a Act) aboutDrains() bool { return a == ActDrain || a == ActUndrain }
+
+// Aside are the members that are drained, by server id, as the records of the audit say, which come in their order. There is no other state of it: the record of a
+// drain that is in force stays in the audit.
+func Aside(records func(yield func(AuditRecord) bool)) map[string]bool {
+	aside := make(map[string]bool)
+	for r := range records {
+		switch r.Act {
+		case ActDrain:
+			aside[r.Node] = true
+		case ActUndrain:
+			delete(aside, r.Node)
+		}
+	}
+	return aside
+}
+
+func (s *state) audits(yield func(AuditRecord) bool) {
+	s.audit.Scan(func(_ Rev, r AuditRecord) bool { return yield(r) })
+}
+
+// Aside are the members that are drained.
+func (t *Table) Aside() map[string]bool { return Aside(t.audits) }
+
+// oldestSpent is the oldest record that is not the last word on a drain in force.
+func (s *state) oldestSpent() (oldest Rev) {
+	aside := Aside(s.audits)
+	s.audit.Scan(func(rev Rev, r AuditRecord) bool {
+		if r.Act == ActDrain && aside[r.Node] {
+			return true
+		}
+		oldest = rev
+		return false
+	})
+	return oldest
 }

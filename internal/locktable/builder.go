@@ -352,7 +352,8 @@ func (b *Builder) actRule(r *AuditRecord) rule {
 	texts := r.Actor != "" && r.Reason != "" && checkText(r.Node, MaxNodeLen) == "" && checkText(r.NodeName, MaxNodeLen) == ""
 	bare := r.Name == "" && r.Token == 0 && r.Wall >= 0
 	ofSession := r.Session > 0 && r.Rev > Rev(r.Session) && r.Node != ""
-	known := r.Act <= lastAct && (r.Act == ActEnd) == ofSession && (ofSession || r.Session == 0 && !r.Now)
+	named := !r.Act.aboutDrains() || r.Node != ""
+	known := named && r.Act <= lastAct && (r.Act == ActEnd) == ofSession && (ofSession || r.Session == 0 && !r.Now)
 	return rule{known && texts && bare && b.want.Level >= LevelActs, "act"}
 }
 

@@ -99,8 +99,10 @@ const (
 	ActEnd      Act = 1 // ended a session: OpEnd
 	ActTransfer Act = 2 // had leadership handed over
 	ActRemove   Act = 3 // took a member out of the group
+	ActDrain    Act = 4 // drained a member: Node gives up leadership and vote, and gets neither until it is undrained
+	ActUndrain  Act = 5
 
-	lastAct = ActRemove
+	lastAct = ActUndrain
 )
 
 // Mode is how a claim shares its names with others.
