@@ -28,9 +28,9 @@ func (inv *invocation) operate(ctx context.Context, act func(context.Context, *q
 	return act(ctx, node)
 }
 
-// memberActView is the JSON of transfer-leader and remove.
+// memberActView is the JSON of transfer-leader, remove, drain and undrain.
 type memberActView struct {
-	Act      string `json:"act"` // transfer-leadership, remove-member
+	Act      string `json:"act"` // one of those of audit
 	ServerID string `json:"server_id"`
 	Name     string `json:"name"`
 	Actor    string `json:"actor"`
@@ -120,13 +120,62 @@ no majority.`,
 
 func (inv *invocation) remove(ctx context.Context, member string, opt quorumlock.RemoveOptions) error {
 	view := memberActView{Act: quorumlock.ActRemove.String(), Actor: opt.Actor, Reason: opt.Reason}
+	return inv.actOn(ctx, member, view, "%s is removed (%s)", func(ctx context.Context, node *quorumlock.Node, id string) error {
+		return node.RemoveMember(ctx, id, opt)
+	})
+}
+
+func newDrain(inv *invocation) *cobra.Command {
+	var opt quorumlock.DrainOptions
+	cmd := &cobra.Command{
+		Use:   "drain MEMBER --reason WHY",
+		Short: "Have a member give up leadership and vote, so that its machine can be taken for a while",
+		Long: `Have a member, named by its name or server id as members shows them, give up leadership and vote, to a standby if there is one. Its own locks live on, and it replicates on. It stays so, over its restarts too, until undrain.
+Nothing changes, and the exit code is 10, if the others in reach would be no majority without its vote.`,
+		Example: `  quorumlock drain web-3 --reason "kernel upgrade"`,
+		GroupID: groupOperate,
+		Args:    cobra.ExactArgs(1),
+		RunE: action(func(ctx context.Context, args []string) error {
+			view := memberActView{Act: quorumlock.ActDrain.String(), Actor: opt.Actor, Reason: opt.Reason}
+			return inv.actOn(ctx, args[0], view, "%s neither leads nor votes any more (%s)", func(ctx context.Context, node *quorumlock.Node, id string) error {
+				return node.Drain(ctx, id, opt)
+			})
+		}),
+	}
+	whoAndWhy(cmd, &opt.Actor, &opt.Reason)
+	return cmd
+}
+
+func newUndrain(inv *invocation) *cobra.Command {
+	var opt quorumlock.DrainOptions
+	cmd := &cobra.Command{
+		Use:     "undrain MEMBER --reason WHY",
+		Short:   "Let a member that was drained have a vote again when one is free",
+		Example: `  quorumlock undrain web-3 --reason "kernel upgraded"`,
+		GroupID: groupOperate,
+		Args:    cobra.ExactArgs(1),
+		RunE: action(func(ctx context.Context, args []string) error {
+			view := memberActView{Act: quorumlock.ActUndrain.String(), Actor: opt.Actor, Reason: opt.Reason}
+			return inv.actOn(ctx, args[0], view, "%s may vote again (%s)", func(ctx context.Context, node *quorumlock.Node, id string) error {
+				return node.Undrain(ctx, id, opt)
+			})
+		}),
+	}
+	whoAndWhy(cmd, &opt.Actor, &opt.Reason)
+	return cmd
+}
+
+// actOn finds a member by name or server id, does what is to be done to it, and says so.
+func (inv *invocation) actOn(
+	ctx context.Context, member string, view memberActView, done string, act func(ctx context.Context, node *quorumlock.Node, id string) error,
+) error {
 	err := inv.operate(ctx, func(ctx context.Context, node *quorumlock.Node) error {
 		m, err := oneMember(ctx, node, member)
 		if err != nil {
 			return err
 		}
 		view.ServerID, view.Name = m.ServerID, m.Name
-		return node.RemoveMember(ctx, m.ServerID, opt)
+		return act(ctx, node, m.ServerID)
 	})
 	if err != nil {
 		return err
@@ -134,7 +183,7 @@ func (inv *invocation) remove(ctx context.Context, member string, opt quorumlock
 	if inv.json {
 		return inv.printJSON(view)
 	}
-	inv.say(fmt.Sprintf("%s is removed (%s)", printable(view.Name), view.ServerID))
+	inv.say(fmt.Sprintf(done, printable(view.Name), view.ServerID))
 	return nil
 }
 

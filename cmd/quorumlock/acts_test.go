@@ -114,6 +114,42 @@ func TestActs(t *testing.T) {
 			t.Errorf("web-%d leads; said %s", now+1, text)
 		}
 	})
+	t.Run("drain", func(t *testing.T) {
+		leader := c.leader(t)
+		name := "web-" + string(rune('1'+leader))
+		c.call(t, "undrain", name, "--reason", "it was not").want(t, codeRefused)
+		drained := objects[memberActView](t, c.call(t, "drain", name, "--reason", "kernel", "--json").want(t, codeOK).out)[0]
+		if drained.Name != name || drained.Act != "drain" {
+			t.Errorf("%+v", drained)
+		}
+		if c.leader(t) == leader {
+			t.Error("it leads still")
+		}
+		for _, m := range objects[memberView](t, c.call(t, "members", "--json").want(t, codeOK).out) {
+			if m.ServerID == drained.ServerID && (m.Role != "standby" || !m.Drained) || m.ServerID != drained.ServerID && m.Drained {
+				t.Errorf("%+v", m)
+			}
+		}
+		if text := c.call(t, "members").want(t, codeOK).out; !strings.Contains(text, "standby, drained") {
+			t.Errorf("%s", text)
+		}
+		c.call(t, "drain", "web-"+string(rune('1'+c.leader(t))), "--reason", "kernel").want(t, codeOK) // the other one goes on alone
+		c.call(t, "drain", "web-"+string(rune('1'+c.leader(t))), "--reason", "kernel").want(t, codeRefused)
+		for i := range c.agents {
+			if i != c.leader(t) {
+				c.call(t, "undrain", "web-"+string(rune('1'+i)), "--reason", "done").want(t, codeOK)
+			}
+		}
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			status := objects[statusView](t, c.call(t, "status", "--json").want(t, codeOK).out)[0]
+			if status.Voters == 3 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%+v", status)
+			}
+		}
+	})
 	t.Run("remove", func(t *testing.T) {
 		leader := c.leader(t)
 		dead := (leader + 1) % 3
@@ -150,7 +186,8 @@ func TestActs(t *testing.T) {
 				t.Errorf("%+v", l)
 			}
 		}
-		want := []string{"end-session", "end-session", "force-release", "transfer-leadership", "transfer-leadership", "remove-member"}
+		want := []string{"end-session", "end-session", "force-release", "transfer-leadership", "transfer-leadership",
+			"drain", "drain", "undrain", "undrain", "remove-member"}
 		if !slices.Equal(acts, want) {
 			t.Errorf("%v, want %v", acts, want)
 		}

@@ -15,7 +15,7 @@ import (
 type auditView struct {
 	Rev      string     `json:"rev"`
 	Time     *time.Time `json:"time"`
-	Act      string     `json:"act"` // force-release, end-session, transfer-leadership, remove-member
+	Act      string     `json:"act"` // force-release, end-session, transfer-leadership, remove-member, drain, undrain
 	Actor    string     `json:"actor"`
 	Reason   string     `json:"reason"`
 	Now      bool       `json:"now,omitempty"`
@@ -36,7 +36,7 @@ func newAudit(inv *invocation) *cobra.Command {
 	return &cobra.Command{
 		Use:     "audit [NAME]",
 		Short:   "Show what operators have done: who, why, when; with a name only the forced releases of that lock",
-		Long:    "Show what operators have done: forced releases, ended sessions, leadership handed over, members removed. The cluster keeps the last 1,024, oldest first.",
+		Long:    "Show what operators have done: forced releases, ended sessions, leadership handed over, members removed, drained or undrained. The cluster keeps the last 1,024, oldest first.",
 		GroupID: groupLook,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    action(func(ctx context.Context, args []string) error { return inv.audit(ctx, args) }),

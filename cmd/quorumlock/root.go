@@ -25,7 +25,7 @@ type invocation struct {
 // commands are all of them: one file each, named after the command.
 var commands = []func(*invocation) *cobra.Command{
 	newStatus, newMembers, newLocks, newInspect, newSessions, newAudit, newWatch,
-	newRelease, newSession, newTransferLeader, newRemove,
+	newRelease, newSession, newTransferLeader, newDrain, newUndrain, newRemove,
 	newRun, newElect, newAgent, newBench, newVersion,
 }
 
