@@ -183,6 +183,36 @@ func TestLeaderIsCutOffWhileItWrites(t *testing.T) {
 	}
 }
 
+// S79: while the leader still writes another snapshot of a later state is there, as after a stop of the leader that it has not noticed yet. It makes none.
+func TestSnapshotIsSuperseded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &snaptest.Memory{}
+		logs, keep := keepDiary()
+		c := backedUp(t, store, nil, keep)
+		leader, followers := roles(c)
+		time.Sleep(2 * backupEvery)
+		store.Slow(2 * time.Second)
+		grantMany(t, c.Node(leader), "k", 1)
+		awaitCond(t, "the leader to write", 2*backupEvery, func() bool { return store.Writing() > 0 })
+		store.Slow(0)
+		grantMany(t, c.Node(leader), "k", 1)
+		before := store.Made()
+		info, err := c.Node(followers[0]).SaveSnapshot(context.Background(), nil)
+		if err != nil || store.Writing() == 0 {
+			t.Fatalf("%+v, %v, %d are writing", info, err, store.Writing())
+		}
+		awaitCond(t, "the leader to give up", backupEvery, func() bool { return logs.said("snapshot given up") == 1 })
+		if store.Made() != before+1 {
+			t.Errorf("%d were made", store.Made()-before)
+		}
+		time.Sleep(2 * backupEvery)
+		if s := c.Node(leader).SnapshotStatus(); s.Last.Name != info.Name || s.Err != nil || s.Overdue {
+			t.Errorf("%+v, want %s", s, info.Name)
+		}
+		oneInEach(t, saved(t, store))
+	})
+}
+
 // awaitCond waits until cond holds.
 func awaitCond(t *testing.T, what string, bound time.Duration, cond func() bool) {
 	t.Helper()
