@@ -4,6 +4,31 @@ import "time"
 
 // Operators' acts beside the forced release of one lock, what is recorded of them, and the listings by which they are prepared.
 
+// LevelOf is the lowest feature level at which an operation has its meaning.
+func LevelOf(op Op) uint32 {
+	if op >= OpSessions {
+		return LevelActs
+	}
+	return 1
+}
+
+// LevelActs is the feature level from which operators' acts are recorded, and sessions know when they were opened.
+const LevelActs = 2
+
+// Act is what an operator did. The list is append-only: values are written to logs and snapshots.
+type Act uint8
+
+const (
+	ActForce    Act = 0 // released a lock by force: OpForce
+	ActEnd      Act = 1 // ended a session: OpEnd
+	ActTransfer Act = 2 // had leadership handed over
+	ActRemove   Act = 3 // took a member out of the group
+	ActDrain    Act = 4 // drained a member: Node gives up leadership and vote, and gets neither until it is undrained
+	ActUndrain  Act = 5
+
+	lastAct = ActUndrain
+)
+
 // endByForce ends a session against its owner's will. Without Now nobody can hold beside the former owner, as with a drain: the session takes no more
 // answers, so its node's leases run out, and its names stay barred for a full TTL from here on (or for its lock delay, if that is longer), which the leader
 // waits out like any other bar. So it needs no state of its own, and no word to a session that is gone. With Now only fencing protects.
