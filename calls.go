@@ -27,6 +27,8 @@ const (
 	methodRoster transport.Method = 8  // empty: who is in the group
 	methodRead   transport.Method = 9  // wire.ReadRequest: answer from your own state
 	methodWatch  transport.Method = 10 // wire.WatchRequest: what happened since
+
+	methodAct transport.Method = 11 // wire.ActRequest: do what an operator wants done to the group; answered by wire.LeaveReply
 )
 
 // serve answers one call of another node.
@@ -82,6 +84,13 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 		}
 		reply := n.serveWatch(ctx, req)
 		return wire.AppendWatchReply(nil, &reply), nil
+	case methodAct:
+		req, err := wire.DecodeActRequest(payload)
+		if err != nil {
+			return nil, err
+		}
+		reply := n.serveAct(ctx, req)
+		return wire.AppendLeaveReply(nil, &reply), nil
 	case methodLeave:
 		req, err := wire.DecodeLeaveRequest(payload)
 		if err != nil {
@@ -281,7 +290,7 @@ func (n *Node) pushNews(events []locktable.Event) {
 	var one map[string]*wire.GrantPush
 	for i := range events {
 		e := &events[i]
-		kind, ok := pushKind(e.Kind)
+		kind, ok := pushKind(e)
 		if !ok || e.Node == n.id {
 			continue
 		}
@@ -300,8 +309,10 @@ func (n *Node) pushNews(events []locktable.Event) {
 	}
 }
 
-func pushKind(k locktable.EventKind) (wire.PushKind, bool) {
-	switch k {
+func pushKind(e *locktable.Event) (wire.PushKind, bool) {
+	switch e.Kind {
+	case locktable.EventSessionClosed:
+		return wire.PushLost, e.Note != "" // by force
 	case locktable.EventGranted:
 		return wire.PushGranted, true
 	case locktable.EventForced:

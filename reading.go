@@ -80,6 +80,8 @@ func (n *Node) readOwn(cmd *locktable.Command) (locktable.Result, time.Duration,
 		}
 		infos, more := n.fsm.list(prefix, cmd.After)
 		return locktable.Result{Code: locktable.CodeOK, Infos: infos, More: more}, age, nil
+	case cmd.Op == locktable.OpSessions || cmd.Op == locktable.OpAudit:
+		return n.fsm.page(cmd), age, nil
 	}
 	return locktable.Result{}, 0, errNotARead
 }

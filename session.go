@@ -261,7 +261,7 @@ func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clo
 	}
 	if res.Code == locktable.CodeNoSession {
 		if s.closing == nil { // else Close tells how it ended
-			s.loseLocked(&LostError{Cause: CauseExpired, Reason: "the cluster does not know the session"})
+			s.loseLocked(sessionGone("", res))
 		}
 		return
 	}

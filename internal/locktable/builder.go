@@ -26,6 +26,7 @@ type Builder struct {
 		finished FinishedRecord
 		lost     LostRecord
 		limit    string
+		opened   SessionID
 	}
 }
 
@@ -118,12 +119,29 @@ func (b *Builder) Session(r SessionRecord) error {
 		rule{nodeTexts(r.Node, r.NodeName) && checkText(r.Incarnation, MaxNodeLen) == "", "node"},
 		rule{t.ttlAllowed(r.TTL), "TTL"},
 		rule{r.RenewIndex <= b.want.Index, "renewed in the future"},
+		rule{r.Opened >= 0 && (r.Opened == 0 || b.want.Level >= LevelActs), "opened"},
 		rule{t.sessions.Len() < b.want.Sessions, "more sessions than announced"},
 	); err != nil {
 		return b.fail(err)
 	}
-	o := &owner{id: r.ID, node: r.Node, nodeName: r.NodeName, ttl: r.TTL, incarnation: r.Incarnation}
+	o := &owner{id: r.ID, node: r.Node, nodeName: r.NodeName, ttl: r.TTL, incarnation: r.Incarnation, opened: r.Opened}
 	t.sessions.Load(r.ID, session{owner: o, renewIndex: r.RenewIndex, floor: r.Floor})
+	return nil
+}
+
+// Opened tells when a session was opened, of which the record did not say so; ids must rise.
+func (b *Builder) Opened(id SessionID, wall int64) error {
+	if b.err != nil {
+		return b.err
+	}
+	s, ok := b.table.sessions.Get(id)
+	if err := require("opening of session", Rev(id),
+		rule{ok && id > b.last.opened, "no such session, or out of order"},
+		rule{ok && wall > 0 && s.owner.opened == 0 && b.want.Level >= LevelActs, "when"},
+	); err != nil {
+		return b.fail(err)
+	}
+	s.owner.opened, b.last.opened = wall, id
 	return nil
 }
 
@@ -306,7 +324,7 @@ func possibleLoss(l *Lost) bool {
 	return false
 }
 
-// Audit adds a forced release; revisions must rise.
+// Audit adds an act; revisions must rise.
 func (b *Builder) Audit(r AuditRecord) error {
 	if err := b.closeClaims(); err != nil {
 		return err
@@ -315,8 +333,8 @@ func (b *Builder) Audit(r AuditRecord) error {
 	previous, _, _ := t.audit.Max()
 	if err := require("audit record", r.Rev,
 		rule{r.Rev > previous, "out of order"},
-		rule{r.Token > 0 && r.Rev > Rev(r.Token) && r.Rev <= b.want.Counter, "revision"},
-		rule{checkName(r.Name) == "", "name"},
+		rule{r.Rev > Rev(r.Token) && r.Rev <= b.want.Counter, "revision"},
+		b.actRule(&r),
 		rule{checkText(r.Actor, MaxNoteLen) == "" && checkText(r.Reason, MaxNoteLen) == "", "actor or reason"},
 		rule{t.audit.Len() < b.want.Audit, "more audit records than announced"},
 	); err != nil {
@@ -324,6 +342,19 @@ func (b *Builder) Audit(r AuditRecord) error {
 	}
 	t.audit.Set(r.Rev, r)
 	return nil
+}
+
+// actRule: a forced release has a lock and its token; all other acts came with a level of their own.
+func (b *Builder) actRule(r *AuditRecord) rule {
+	if r.Act == ActForce {
+		return rule{checkName(r.Name) == "" && r.Token > 0 && r.Session == 0 && r.Node == "" && r.NodeName == "", "forced release"}
+	}
+	texts := r.Actor != "" && r.Reason != "" && checkText(r.Node, MaxNodeLen) == "" && checkText(r.NodeName, MaxNodeLen) == ""
+	bare := r.Name == "" && r.Token == 0 && r.Wall >= 0
+	ofSession := r.Session > 0 && r.Rev > Rev(r.Session) && r.Node != ""
+	named := !r.Act.aboutDrains() || r.Node != ""
+	known := named && r.Act <= lastAct && (r.Act == ActEnd) == ofSession && (ofSession || r.Session == 0 && !r.Now)
+	return rule{known && texts && bare && b.want.Level >= LevelActs, "act"}
 }
 
 // Limit adds the limit of a semaphore; names must rise.
