@@ -381,3 +381,52 @@ func TestSnapshotConfig(t *testing.T) {
 		}
 	}
 }
+
+// deaf is a store that does not heed contexts, as a network file system that hangs.
+type deaf struct {
+	snaptest.Memory
+	release chan struct{}
+	stuck   chan struct{}
+}
+
+func (d *deaf) List(ctx context.Context, prefix string) ([]snapshots.Object, error) {
+	select {
+	case d.stuck <- struct{}{}:
+	default:
+	}
+	<-d.release
+	return d.Memory.List(ctx, prefix)
+}
+
+// A store that hangs beyond the end of its contexts keeps nothing but the data directory: the leadership changes hands, locks are granted, Close returns within its
+// bound and says what hangs.
+func TestStoreHangsForGood(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &deaf{release: make(chan struct{}), stuck: make(chan struct{}, 16)}
+		c := quorumlocktest.New(t, 3, quorumlocktest.Configure(func(_ int, cfg *quorumlock.Config) {
+			cfg.Snapshots, cfg.SnapshotEvery = store, backupEvery
+		}))
+		work := trafficOn(t, c, "k")
+		time.Sleep(5 * backupEvery)
+		if len(store.stuck) != 3 {
+			t.Errorf("%d calls hang, want one of each node", len(store.stuck))
+		}
+		leader := c.Leader()
+		c.HandOver(leader)
+		next := c.LeaderExcept(leader)
+		work.flows(3, grantBound)
+		for _, i := range []int{leader, next} {
+			if s := c.Node(i).SnapshotStatus(); !s.Overdue {
+				t.Errorf("node %d: %+v", i, s)
+			}
+		}
+		endsIn(t, "close", closeBound, func() {
+			if err := c.Stop(leader); err == nil {
+				t.Error("close says nothing of what hangs")
+			}
+		})
+		work.flows(3, grantBound)
+		work.stop()
+		close(store.release)
+	})
+}
