@@ -20,6 +20,7 @@ func TestDocumentation(t *testing.T) {
 	page := string(text)
 	for _, view := range []any{
 		lockView{}, holderView{}, waiterView{}, freshness{}, memberView{}, statusView{}, eventView{}, releaseView{}, leaderView{}, benchView{}, agentView{}, versionView{}, errorView{},
+		inspectView{}, sessionView{}, auditView{}, actView{},
 	} {
 		for f := range fields(reflect.TypeOf(view)) {
 			if !strings.Contains(page, "`"+f+"`") {
@@ -34,7 +35,7 @@ func TestDocumentation(t *testing.T) {
 		}
 		documented(t, page, cmd)
 	}
-	for _, code := range []int{codeFailed, codeUsage, codeLocked, codeNotHeld, codeNoQuorum, codeUnreachable, codeWrongCluster, codeWrongToken, codeDegraded, codeInterrupted, codeRunLost, codeRunNotGranted, codeRunFailed} {
+	for _, code := range []int{codeFailed, codeUsage, codeLocked, codeNotHeld, codeNoQuorum, codeUnreachable, codeWrongCluster, codeWrongToken, codeDegraded, codeRefused, codeInterrupted, codeRunLost, codeRunNotGranted, codeRunFailed} {
 		if !strings.Contains(page, "\n| "+strconv.Itoa(code)+" |") {
 			t.Errorf("exit code %d is not documented", code)
 		}

@@ -69,7 +69,7 @@ func TestOutage(t *testing.T) {
 			if text := ask("locks").out; !strings.HasPrefix(text, "STALE: ") || !strings.Contains(text, "jobs/silent") {
 				t.Errorf("%s", text)
 			}
-			if lock := objects[lockView](t, ask("inspect", "jobs/silent", "--json").out)[0]; !lock.Stale || lock.State != "held" {
+			if lock := objects[inspectView](t, ask("inspect", "jobs/silent", "--json").out)[0]; !lock.Stale || lock.State != "held" {
 				t.Errorf("%+v", lock)
 			}
 			if text := ask("inspect", "jobs/silent").out; !strings.HasPrefix(text, "STALE: ") {
