@@ -15,6 +15,7 @@ import (
 
 // TestActs has operators act on a live cluster, in both forms, and reads the record of it.
 func TestActs(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
