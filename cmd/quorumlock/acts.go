@@ -3,21 +3,34 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quorumlock/quorumlock"
 )
 
-// whoAndWhy are the flags of every act that is kept in the audit.
-func whoAndWhy(cmd *cobra.Command, who, why *string) {
-	cmd.Flags().StringVar(why, "reason", "", "why, for the record and for whom it concerns (required)")
-	cmd.Flags().StringVar(who, "actor", actor(), "who does it")
+// actFlags say who acts and why: what every act on the cluster is recorded with.
+type actFlags struct{ actor, reason string }
+
+func (f *actFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.actor, "actor", actor(), "who does it")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the record (required)")
 	_ = cmd.MarkFlagRequired("reason")
 }
 
-// operate does one act by the cluster's leader.
-func (inv *invocation) operate(ctx context.Context, act func(context.Context, *quorumlock.Node) error) error {
+// actView is the JSON of an act that was done.
+type actView struct {
+	Act      string `json:"act"` // as audit calls it
+	Session  string `json:"session,omitempty"`
+	ServerID string `json:"server_id,omitempty"`
+	Node     string `json:"node,omitempty"`
+	Actor    string `json:"actor"`
+	Reason   string `json:"reason"`
+}
+
+// act does something to the cluster and tells of it.
+func (inv *invocation) act(ctx context.Context, text string, do func(context.Context, *quorumlock.Node) (actView, error)) error {
 	ctx, cancel := inv.within(ctx)
 	defer cancel()
 	node, err := inv.connect(ctx)
@@ -25,192 +38,57 @@ func (inv *invocation) operate(ctx context.Context, act func(context.Context, *q
 		return err
 	}
 	defer node.Close()
-	return act(ctx, node)
-}
-
-// memberActView is the JSON of transfer-leader, remove, drain and undrain.
-type memberActView struct {
-	Act      string `json:"act"` // one of those of audit
-	ServerID string `json:"server_id"`
-	Name     string `json:"name"`
-	Actor    string `json:"actor"`
-	Reason   string `json:"reason"`
-}
-
-func newTransferLeader(inv *invocation) *cobra.Command {
-	var opt quorumlock.TransferOptions
-	cmd := &cobra.Command{
-		Use:   "transfer-leader [MEMBER] --reason WHY",
-		Short: "Hand leadership to a voter, by its name or server id, or to the first that answers",
-		Long: `Hand leadership to a voter, named by its name or server id as members shows them, or to the first that answers. No hold is lost by it. Nothing changes, and the exit code is 10, if that one has no vote
-or does not answer.`,
-		Example: `  quorumlock transfer-leader web-2 --reason "web-1 moves to another machine"`,
-		GroupID: groupOperate,
-		Args:    cobra.MaximumNArgs(1),
-		RunE: action(func(ctx context.Context, args []string) error {
-			member := ""
-			if len(args) == 1 {
-				if member = args[0]; member == "" {
-					return usage("whom? The member's name is empty")
-				}
-			}
-			return inv.transferLeader(ctx, member, opt)
-		}),
+	view, err := do(ctx, node)
+	if err != nil {
+		return err
 	}
-	whoAndWhy(cmd, &opt.Actor, &opt.Reason)
-	return cmd
+	if inv.json {
+		return inv.printJSON(view)
+	}
+	what := view.Session
+	if what == "" {
+		what = orDash(view.Node)
+	}
+	inv.say(what + ": " + text)
+	return nil
 }
 
-func (inv *invocation) transferLeader(ctx context.Context, member string, opt quorumlock.TransferOptions) error {
-	view := memberActView{Act: quorumlock.ActTransfer.String(), Actor: opt.Actor, Reason: opt.Reason}
-	err := inv.operate(ctx, func(ctx context.Context, node *quorumlock.Node) error {
-		if member != "" {
-			m, err := oneMember(ctx, node, member)
+// newMemberAct makes a command that acts on one member, which is given by its id or its name.
+func newMemberAct(
+	inv *invocation, cmd cobra.Command, act quorumlock.Act, done string, do func(ctx context.Context, n *quorumlock.Node, id string, f actFlags) error,
+) *cobra.Command {
+	var f actFlags
+	cmd.GroupID = groupOperate
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = action(func(ctx context.Context, args []string) error {
+		return inv.act(ctx, done, func(ctx context.Context, n *quorumlock.Node) (actView, error) {
+			m, err := memberNamed(ctx, n, args[0])
 			if err != nil {
-				return err
+				return actView{}, err
 			}
-			view.ServerID, view.Name = m.ServerID, m.Name
-		}
-		if err := node.TransferLeadership(ctx, view.ServerID, opt); err != nil {
-			return err
-		}
-		if member != "" {
-			return nil
-		}
-		// It was the cluster's choice. Who leads is known by the next answer, unless it has gone on meanwhile.
-		if _, err := node.Inspect(ctx, "leader"); err != nil {
-			return nil
-		}
-		if status, err := node.Status(ctx); err == nil {
-			view.ServerID, view.Name = status.LeaderID, status.LeaderName
-		}
-		return nil
+			view := actView{Act: act.String(), ServerID: m.ServerID, Node: m.Name, Actor: f.actor, Reason: f.reason}
+			return view, do(ctx, n, m.ServerID, f)
+		})
 	})
-	if err != nil {
-		return err
-	}
-	if inv.json {
-		return inv.printJSON(view)
-	}
-	if view.ServerID == "" {
-		inv.say("leadership was handed over")
-		return nil
-	}
-	inv.say(fmt.Sprintf("%s leads (%s)", printable(view.Name), view.ServerID))
-	return nil
+	f.add(&cmd)
+	return &cmd
 }
 
-func newRemove(inv *invocation) *cobra.Command {
-	var opt quorumlock.RemoveOptions
-	cmd := &cobra.Command{
-		Use:   "remove MEMBER --reason WHY",
-		Short: "Take a dead member out of the group, by its name or server id, for good",
-		Long: `Take a dead member, named by its name or server id as members shows them, out of the group, which then needs one vote less. Dead voters are replaced by themselves where another instance can take their place; this is for a
-machine that is gone for good where none can. Nothing changes, and the exit code is 10, if it answers (--force removes it all the same; a live one leaves by SIGTERM), if it leads, or if the voters that are left would be
-no majority.`,
-		Example: `  quorumlock remove web-3 --reason "machine scrapped"`,
-		GroupID: groupOperate,
-		Args:    cobra.ExactArgs(1),
-		RunE:    action(func(ctx context.Context, args []string) error { return inv.remove(ctx, args[0], opt) }),
-	}
-	whoAndWhy(cmd, &opt.Actor, &opt.Reason)
-	cmd.Flags().BoolVar(&opt.Force, "force", false, "also if it answers")
-	return cmd
-}
-
-func (inv *invocation) remove(ctx context.Context, member string, opt quorumlock.RemoveOptions) error {
-	view := memberActView{Act: quorumlock.ActRemove.String(), Actor: opt.Actor, Reason: opt.Reason}
-	return inv.actOn(ctx, member, view, "%s is removed (%s)", func(ctx context.Context, node *quorumlock.Node, id string) error {
-		return node.RemoveMember(ctx, id, opt)
-	})
-}
-
-func newDrain(inv *invocation) *cobra.Command {
-	var opt quorumlock.DrainOptions
-	cmd := &cobra.Command{
-		Use:   "drain MEMBER --reason WHY",
-		Short: "Have a member give up leadership and vote, so that its machine can be taken for a while",
-		Long: `Have a member, named by its name or server id as members shows them, give up leadership and vote, to a standby if there is one. Its own locks live on, and it replicates on. It stays so, over its restarts too, until undrain.
-Nothing changes, and the exit code is 10, if the others in reach would be no majority without its vote.`,
-		Example: `  quorumlock drain web-3 --reason "kernel upgrade"`,
-		GroupID: groupOperate,
-		Args:    cobra.ExactArgs(1),
-		RunE: action(func(ctx context.Context, args []string) error {
-			view := memberActView{Act: quorumlock.ActDrain.String(), Actor: opt.Actor, Reason: opt.Reason}
-			return inv.actOn(ctx, args[0], view, "%s neither leads nor votes any more (%s)", func(ctx context.Context, node *quorumlock.Node, id string) error {
-				return node.Drain(ctx, id, opt)
-			})
-		}),
-	}
-	whoAndWhy(cmd, &opt.Actor, &opt.Reason)
-	return cmd
-}
-
-func newUndrain(inv *invocation) *cobra.Command {
-	var opt quorumlock.DrainOptions
-	cmd := &cobra.Command{
-		Use:     "undrain MEMBER --reason WHY",
-		Short:   "Let a member that was drained have a vote again when one is free",
-		Example: `  quorumlock undrain web-3 --reason "kernel upgraded"`,
-		GroupID: groupOperate,
-		Args:    cobra.ExactArgs(1),
-		RunE: action(func(ctx context.Context, args []string) error {
-			view := memberActView{Act: quorumlock.ActUndrain.String(), Actor: opt.Actor, Reason: opt.Reason}
-			return inv.actOn(ctx, args[0], view, "%s may vote again (%s)", func(ctx context.Context, node *quorumlock.Node, id string) error {
-				return node.Undrain(ctx, id, opt)
-			})
-		}),
-	}
-	whoAndWhy(cmd, &opt.Actor, &opt.Reason)
-	return cmd
-}
-
-// actOn finds a member by name or server id, does what is to be done to it, and says so.
-func (inv *invocation) actOn(
-	ctx context.Context, member string, view memberActView, done string, act func(ctx context.Context, node *quorumlock.Node, id string) error,
-) error {
-	err := inv.operate(ctx, func(ctx context.Context, node *quorumlock.Node) error {
-		m, err := oneMember(ctx, node, member)
-		if err != nil {
-			return err
-		}
-		view.ServerID, view.Name = m.ServerID, m.Name
-		return act(ctx, node, m.ServerID)
-	})
-	if err != nil {
-		return err
-	}
-	if inv.json {
-		return inv.printJSON(view)
-	}
-	inv.say(fmt.Sprintf(done, printable(view.Name), view.ServerID))
-	return nil
-}
-
-// oneMember finds the member of the group that has a name or a server id. A name that several have, as a dead one and its successor, names nobody.
-func oneMember(ctx context.Context, node *quorumlock.Node, nameOrID string) (quorumlock.Member, error) {
-	members, err := node.Members(ctx)
+// memberNamed finds a member by server id or by a name that only one has.
+func memberNamed(ctx context.Context, n *quorumlock.Node, text string) (quorumlock.Member, error) {
+	learning, cancel := context.WithTimeout(ctx, freshBound)
+	learnNames(learning, n)
+	cancel()
+	members, err := n.Members(ctx, quorumlock.Local())
 	if err != nil {
 		return quorumlock.Member{}, err
 	}
-	var found []quorumlock.Member
-	for _, m := range members {
-		if m.ServerID == nameOrID {
-			return m, nil
-		}
-		if m.Name == nameOrID && m.InGroup {
-			found = append(found, m)
-		}
-	}
-	switch len(found) {
+	named := slices.DeleteFunc(members, func(m quorumlock.Member) bool { return m.ServerID != text && m.Name != text })
+	switch len(named) {
 	case 1:
-		return found[0], nil
+		return named[0], nil
 	case 0:
-		return quorumlock.Member{}, &codedError{
-			code: codeRefused, err: fmt.Errorf("no member is called %q", nameOrID), advice: "nothing was done; quorumlock members shows them",
-		}
+		return quorumlock.Member{}, &codedError{code: codeNotHeld, err: fmt.Errorf("no member is called %q", text), advice: "members lists names and ids"}
 	}
-	return quorumlock.Member{}, &codedError{
-		code: codeRefused, err: fmt.Errorf("%d members are called %q", len(found), nameOrID), advice: "nothing was done; use the server id, which quorumlock members shows",
-	}
+	return quorumlock.Member{}, &codedError{code: codeUsage, err: fmt.Errorf("%d members are called %q", len(named), text), advice: "name the server id that members shows"}
 }

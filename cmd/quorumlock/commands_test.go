@@ -126,12 +126,12 @@ orders-1 TOKEN exclusive D TOKEN held billing -
 NEXT WAITER MODE FOR SESSION NOTE
 1 orders-2 exclusive D TOKEN next
 `)
-		gpu := objects[lockView](t, c.call(t, "inspect", "gpu", "--json").want(t, codeOK).out)[0]
+		gpu := objects[inspectView](t, c.call(t, "inspect", "gpu", "--json").want(t, codeOK).out)[0]
 		if gpu.Limit != 8 || gpu.InUse != 2 || gpu.Holders[0].Permits != 2 || gpu.Holders[0].Mode != "permits" {
 			t.Errorf("%+v", gpu)
 		}
 		none := c.call(t, "inspect", "nothing", "--json").want(t, codeNotHeld)
-		if lock := objects[lockView](t, none.out)[0]; lock.State != "free" || lock.Index == 0 {
+		if lock := objects[inspectView](t, none.out)[0]; lock.State != "free" || lock.Index == 0 {
 			t.Errorf("%+v", lock)
 		}
 		if e := objects[errorView](t, none.errs)[0]; e.Code != codeNotHeld || !strings.Contains(e.Error, "nothing") {
@@ -189,7 +189,7 @@ NEXT WAITER MODE FOR SESSION NOTE
 		if !strings.Contains(drained.out, "draining") {
 			t.Errorf("says %s", drained.out)
 		}
-		if lock := objects[lockView](t, c.call(t, "inspect", "jobs/nightly", "--json").want(t, codeOK).out)[0]; lock.State != "draining" || !lock.Holders[0].Draining {
+		if lock := objects[inspectView](t, c.call(t, "inspect", "jobs/nightly", "--json").want(t, codeOK).out)[0]; lock.State != "draining" || !lock.Holders[0].Draining {
 			t.Errorf("%+v", lock)
 		}
 		if err := second.Unlock(); err != nil {

@@ -20,7 +20,7 @@ func TestDocumentation(t *testing.T) {
 	page := string(text)
 	for _, view := range []any{
 		lockView{}, holderView{}, waiterView{}, freshness{}, memberView{}, statusView{}, eventView{}, releaseView{}, leaderView{}, benchView{}, agentView{}, versionView{}, errorView{},
-		sessionView{}, sessionEndView{}, auditView{}, memberActView{},
+		inspectView{}, sessionView{}, auditView{}, actView{},
 	} {
 		for f := range fields(reflect.TypeOf(view)) {
 			if !strings.Contains(page, "`"+f+"`") {

@@ -117,18 +117,16 @@ func verdict(err error) (code int, advice string) {
 		return codeWrongCluster, "name the cluster that runs there with --cluster, or its members with --join"
 	case errors.Is(err, quorumlock.ErrLocked):
 		return codeLocked, ""
-	case errors.Is(err, quorumlock.ErrUnlocked), errors.Is(err, quorumlock.ErrNoLeader):
+	case errors.Is(err, quorumlock.ErrUnlocked), errors.Is(err, quorumlock.ErrNoLeader), errors.Is(err, quorumlock.ErrNoSession):
 		return codeNotHeld, ""
-	case errors.Is(err, quorumlock.ErrNoSession):
-		return codeNotHeld, "nothing was done; quorumlock sessions shows those that are open"
-	case errors.Is(err, quorumlock.ErrRefused):
-		return codeRefused, "nothing was done"
-	case errors.Is(err, quorumlock.ErrLevel):
-		return codeFailed, "nothing was done; finish the rollout that brings the newer version to all members"
 	case errors.Is(err, quorumlock.ErrInvalid), errors.Is(err, quorumlock.ErrKind), errors.Is(err, quorumlock.ErrLimit):
 		return codeUsage, ""
 	case errors.Is(err, quorumlock.ErrNoQuorum):
 		return codeNoQuorum, adviceNoQuorum
+	case errors.Is(err, quorumlock.ErrRefused):
+		return codeRefused, "nothing was done"
+	case errors.Is(err, quorumlock.ErrLevel):
+		return codeFailed, "finish the upgrade of all instances first"
 	case errors.Is(err, quorumlock.ErrOverloaded):
 		return codeFailed, "nothing was done; try again"
 	}

@@ -46,19 +46,38 @@ func (inv *invocation) listLocks(ctx context.Context, prefix string) error {
 	if err != nil {
 		return err
 	}
-	return printAll(inv, v.age, locks, []string{"NAME", "STATE", "HOLDER", "TOKEN", "MODE", "FOR", "WAITING", "NOTE"}, lockRow)
+	if inv.json {
+		for _, lock := range locks {
+			if err := inv.printJSON(lock); err != nil {
+				return err
+			}
+		}
+	} else if err := inv.lockTable(locks, v.age); err != nil {
+		return err
+	}
+	if v.age.Stale {
+		return errDegraded
+	}
+	return nil
 }
 
-func lockRow(lock lockView) []string {
-	row := []string{lock.Name, lock.State, "", "", "", "", strconv.Itoa(lock.Waiting), ""}
-	if len(lock.Holders) > 0 {
-		h := lock.Holders[0]
-		row[2], row[3], row[4], row[5], row[7] = h.Node, h.Token, h.Mode, sinceText(h.Since), h.Note
-		if more := lock.Holding - 1; more > 0 {
-			row[2] += " +" + strconv.Itoa(more)
-		}
+func (inv *invocation) lockTable(locks []lockView, age freshness) error {
+	if age.Stale {
+		inv.say(age.String())
 	}
-	return row
+	rows := make([][]string, 0, len(locks))
+	for _, lock := range locks {
+		row := []string{lock.Name, lock.State, "", "", "", "", strconv.Itoa(lock.Waiting), ""}
+		if len(lock.Holders) > 0 {
+			h := lock.Holders[0]
+			row[2], row[3], row[4], row[5], row[7] = h.Node, h.Token, h.Mode, sinceText(h.Since), h.Note
+			if more := lock.Holding - 1; more > 0 {
+				row[2] += " +" + strconv.Itoa(more)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return inv.table([]string{"NAME", "STATE", "HOLDER", "TOKEN", "MODE", "FOR", "WAITING", "NOTE"}, rows)
 }
 
 func sinceText(t *time.Time) string {

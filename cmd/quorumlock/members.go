@@ -52,7 +52,7 @@ func (inv *invocation) memberTable(members []memberView) error {
 			rows[i][1] = "leader"
 		}
 		if m.Drained {
-			rows[i][1] += ", drained"
+			rows[i][2] += ", drained"
 		}
 	}
 	return inv.table([]string{"NAME", "ROLE", "STATE", "ADDRESS", "ZONE", "TERM", "APPLIED", "LEVEL", "SERVER ID"}, rows)
@@ -74,7 +74,7 @@ type memberView struct {
 	Role     string `json:"role"`  // voter, standby, client
 	State    string `json:"state"` // reachable, silent (alive by gossip, but no answer), gone
 	Leader   bool   `json:"leader"`
-	Drained  bool   `json:"drained,omitempty"` // an operator had it give up its vote
+	Drained  bool   `json:"drained,omitempty"`
 	Term     uint64 `json:"term,omitempty"`
 	Applied  uint64 `json:"applied,omitempty"`
 	Level    uint32 `json:"level,omitempty"`

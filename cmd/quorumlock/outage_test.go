@@ -69,12 +69,16 @@ func TestOutage(t *testing.T) {
 			if text := ask("locks").out; !strings.HasPrefix(text, "STALE: ") || !strings.Contains(text, "jobs/silent") {
 				t.Errorf("%s", text)
 			}
-			if lock := objects[lockView](t, ask("inspect", "jobs/silent", "--json").out)[0]; !lock.Stale || lock.State != "held" {
+			if lock := objects[inspectView](t, ask("inspect", "jobs/silent", "--json").out)[0]; !lock.Stale || lock.State != "held" {
 				t.Errorf("%+v", lock)
 			}
 			if text := ask("inspect", "jobs/silent").out; !strings.HasPrefix(text, "STALE: ") {
 				t.Errorf("%s", text)
 			}
+			if sessions := objects[sessionView](t, ask("sessions", "--json").out); len(sessions) == 0 || !sessions[0].Stale {
+				t.Errorf("%+v", sessions)
+			}
+			ask("audit")
 			var asking sync.WaitGroup
 			for _, args := range [][]string{
 				{"release", "jobs/silent", "--token", hold.Token().String(), "--reason", "test"}, {"watch"}, {"elect", "chief", "--once"}, {"bench", "--count", "1"},

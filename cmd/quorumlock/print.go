@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -23,29 +22,6 @@ func (inv *invocation) table(header []string, rows [][]string) error {
 		line(w, row)
 	}
 	return w.Flush()
-}
-
-// printAll prints what was read: one object per line, or a table. Of what is stale its error is errDegraded.
-func printAll[V any](inv *invocation, age freshness, all []V, header []string, row func(V) []string) error {
-	var err error
-	if inv.json {
-		for _, v := range all {
-			err = errors.Join(err, inv.printJSON(v))
-		}
-	} else {
-		if age.Stale {
-			inv.say(age.String())
-		}
-		rows := make([][]string, len(all))
-		for i, v := range all {
-			rows[i] = row(v)
-		}
-		err = inv.table(header, rows)
-	}
-	if err == nil && age.Stale {
-		return errDegraded
-	}
-	return err
 }
 
 // pairs prints one label and value per line, both given in turn. Values that are "" are left out.

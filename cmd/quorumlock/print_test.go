@@ -65,6 +65,8 @@ func TestExitCodes(t *testing.T) {
 		{quorumlock.ErrClusterChanged, codeWrongCluster},
 		{releaseRefused(&quorumlock.LockedError{Name: "x"}), codeWrongToken},
 		{errDegraded, codeDegraded},
+		{fmt.Errorf("remove: %w", quorumlock.ErrRefused), codeRefused},
+		{fmt.Errorf("end session: %w", quorumlock.ErrNoSession), codeNotHeld},
 		{&failure{err: context.Canceled, interrupted: true}, codeInterrupted},
 	} {
 		if code, _ := verdict(c.err); code != c.code {
@@ -83,7 +85,7 @@ func TestHelpAndCompletion(t *testing.T) {
 	if code := inv("--help"); code != codeOK || errs.Len() > 0 {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
-	for _, command := range []string{"status", "members", "locks", "inspect", "watch", "release", "run", "elect", "agent", "bench", "version", "completion"} {
+	for _, command := range []string{"status", "members", "locks", "inspect", "sessions", "audit", "watch", "release", "session", "transfer-leader", "drain", "undrain", "remove", "run", "elect", "agent", "bench", "version", "completion"} {
 		if !strings.Contains(out.String(), "\n  "+command+" ") {
 			t.Errorf("--help does not list %s", command)
 		}

@@ -52,10 +52,12 @@ the old holder may then still work beside the next one, and only resources that 
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&token, "token", "", "token of the hold to end (required)")
+	flags.StringVar(&opt.Reason, "reason", "", "why, for the record and for the holder (required)")
+	flags.StringVar(&opt.Actor, "actor", actor(), "who does it")
 	flags.BoolVar(&opt.Now, "now", false, "do not wait until the holder has stopped")
 	flags.StringVar(&session, "session", "", "only the hold of this session, where readers share a token")
-	whoAndWhy(cmd, &opt.Actor, &opt.Reason)
 	_ = cmd.MarkFlagRequired("token")
+	_ = cmd.MarkFlagRequired("reason")
 	return cmd
 }
 
@@ -72,8 +74,14 @@ func actor() string {
 }
 
 func (inv *invocation) release(ctx context.Context, name string, t quorumlock.Token, opt quorumlock.ForceOptions) error {
-	err := inv.operate(ctx, func(ctx context.Context, node *quorumlock.Node) error { return node.ForceRelease(ctx, name, t, opt) })
+	ctx, cancel := inv.within(ctx)
+	defer cancel()
+	node, err := inv.connect(ctx)
 	if err != nil {
+		return err
+	}
+	defer node.Close()
+	if err := node.ForceRelease(ctx, name, t, opt); err != nil {
 		return releaseRefused(err)
 	}
 	view := releaseView{Name: name, Token: t.String(), Action: "draining", Actor: opt.Actor, Reason: opt.Reason}

@@ -193,7 +193,7 @@ func TestRunInTheQueue(t *testing.T) {
 	t.Run("a forced release warns first, and then ends it", func(t *testing.T) {
 		cmd, out := started(t, c.flags("run", "--ttl", "3s", "--warn-signal", "USR1", "forced", "--", "sh", "-c",
 			"trap 'echo warned' USR1; trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.02; done")...)
-		lock := objects[lockView](t, c.call(t, "inspect", "forced", "--json").want(t, codeOK).out)[0]
+		lock := objects[inspectView](t, c.call(t, "inspect", "forced", "--json").want(t, codeOK).out)[0]
 		if h := lock.Holders[0]; !strings.Contains(h.Note, "trap") {
 			t.Errorf("the note does not tell what runs: %+v", h)
 		}

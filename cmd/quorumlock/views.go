@@ -16,7 +16,6 @@ type lockView struct {
 	Holding int          `json:"holding"` // all holders; of many only the first are listed
 	Queue   []waiterView `json:"queue"`
 	Waiting int          `json:"waiting"`
-	Forced  *auditView   `json:"last_forced,omitempty"` // inspect: the latest forced release of this lock, if it is known still
 	Limit   int          `json:"limit,omitempty"`
 	InUse   int          `json:"in_use,omitempty"`
 	Index   uint64       `json:"index"`
