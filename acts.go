@@ -124,6 +124,8 @@ func (n *Node) act(ctx context.Context, op string, req wire.ActRequest) error {
 		switch {
 		case err == nil:
 			return nil
+		case errors.As(err, &no) && no.status == wire.StatusRefused && asked.unsure && req.Act == locktable.ActUndrain:
+			return nil // a former attempt was heard
 		case errors.As(err, &no) && no.status == wire.StatusRefused:
 			return &WaitError{Op: op, Name: req.ServerID, Waiting: no.detail, Err: ErrRefused}
 		}
@@ -182,6 +184,8 @@ func (n *Node) askToAct(ctx context.Context, former *attempts, req wire.ActReque
 // seemsDone tells whether an act whose answer was lost has had its effect. That of a transfer to a voter of the leader's choice is another leader.
 func (n *Node) seemsDone(req *wire.ActRequest, former *attempts, leader string) bool {
 	switch {
+	case req.Act == locktable.ActDrain || req.Act == locktable.ActUndrain:
+		return false // asking again does no harm
 	case req.Act == locktable.ActRemove:
 		return former.member && !n.leaderless() && !contains(n.servers(), req.ServerID)
 	case n.leaderless():
@@ -211,6 +215,8 @@ func (n *Node) serveAct(ctx context.Context, req wire.ActRequest) wire.LeaveRepl
 		err = lead.transferTo(ctx, req)
 	case locktable.ActRemove:
 		err = lead.removeMember(ctx, req)
+	case locktable.ActDrain, locktable.ActUndrain:
+		err = lead.drain(ctx, req)
 	default:
 		err = refused(fmt.Sprintf("the leader's binary does not know act %d", req.Act))
 	}
@@ -248,20 +254,23 @@ func (l *leadership) transferTo(ctx context.Context, req wire.ActRequest) error 
 // mayLead refuses whoever has no vote.
 func (l *leadership) mayLead(id string) error {
 	voters := 0
+	aside := l.node.fsm.aside()
 	for _, s := range l.node.group.servers() {
 		switch {
+		case s.ID == id && aside[id]:
+			return refused(id + " is drained")
 		case s.ID == id && !s.Voter:
 			return refused(id + " stands by without a vote")
 		case s.ID == id:
 			return nil
-		case s.Voter:
+		case s.Voter && s.ID != l.node.id && !aside[s.ID]:
 			voters++
 		}
 	}
 	if id != "" {
 		return refused(id + " is not in the group")
 	}
-	if voters < 2 {
+	if voters == 0 {
 		return refused("there is no other voter")
 	}
 	return nil
@@ -270,8 +279,11 @@ func (l *leadership) mayLead(id string) error {
 // answerOf asks a voter how it is, or with "" all of them, and gives the first answer.
 func (n *Node) answerOf(ctx context.Context, id string) (wire.StatusReply, error) {
 	if id == "" {
+		aside := n.fsm.aside()
 		for status := range n.answering(ctx) {
-			return status, nil
+			if !aside[status.ServerID] {
+				return status, nil
+			}
 		}
 		return wire.StatusReply{}, refused("no other voter answers")
 	}

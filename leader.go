@@ -240,6 +240,9 @@ func (l *leadership) runMembership(ctx context.Context) {
 			return
 		}
 		l.probeAll(ctx)
+		if err := l.stepAside(ctx); err != nil && ctx.Err() == nil {
+			l.node.log.Warn("leading on", "error", err)
+		}
 		if _, err := l.reconcile(ctx); err != nil && ctx.Err() == nil {
 			l.node.log.Warn("membership not changed", "error", err)
 		}
@@ -277,6 +280,7 @@ func (l *leadership) view() membership.View {
 	config := l.node.named(servers)
 	return membership.View{
 		Self: l.node.id, Config: config, Progress: l.progress.of(l.node.id, l.node.cfg.Zone, config, index, l.node.group.term()), Wanted: l.node.cfg.Voters, Grace: graceVoter,
+		Drained: l.node.fsm.aside(),
 	}
 }
 

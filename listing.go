@@ -32,6 +32,8 @@ const (
 	ActEndSession   Act = Act(locktable.ActEnd)      // Node.EndSession
 	ActTransfer     Act = Act(locktable.ActTransfer) // Node.TransferLeadership
 	ActRemove       Act = Act(locktable.ActRemove)   // Node.RemoveMember
+	ActDrain        Act = Act(locktable.ActDrain)    // Node.Drain
+	ActUndrain      Act = Act(locktable.ActUndrain)  // Node.Undrain
 )
 
 // String is the act in small letters, such as "force-release".
@@ -45,6 +47,10 @@ func (a Act) String() string {
 		return "transfer-leadership"
 	case ActRemove:
 		return "remove-member"
+	case ActDrain:
+		return "drain"
+	case ActUndrain:
+		return "undrain"
 	}
 	return fmt.Sprintf("act(%d)", uint8(a))
 }

@@ -154,11 +154,12 @@ func (n *Node) memberState(ctx context.Context, local bool) (snapshotSource, err
 	if err == nil {
 		return source, nil
 	}
-	wait := &WaitError{Op: opSnapshot, Waiting: "no member gives this client, which has no state of its own, its state", Err: joined(err, true)}
 	if ctx.Err() != nil {
-		wait.Err = joined(ended(ctx), true)
+		err = ended(ctx)
 	}
-	return snapshotSource{}, wait
+	return snapshotSource{}, &WaitError{
+		Op: opSnapshot, Waiting: "no member gives its state to this client, which has none of its own", Err: joined(err, !errors.Is(err, ErrOverloaded)),
+	}
 }
 
 func (n *Node) beginFetch(ctx context.Context, p router.Peer, local bool) (snapshotSource, error) {
@@ -210,8 +211,11 @@ func (n *Node) callSnapshot(ctx context.Context, p router.Peer, req wire.Snapsho
 		return wire.SnapshotReply{}, err
 	}
 	reply, err := wire.DecodeSnapshotReply(b)
-	if err == nil && reply.Status != wire.StatusDone {
-		err = fmt.Errorf("%v: %s", reply.Status, reply.Detail)
+	switch {
+	case err != nil || reply.Status == wire.StatusDone:
+		return reply, err
+	case reply.Status == wire.StatusOverloaded:
+		return reply, fmt.Errorf("%w: %s", ErrOverloaded, reply.Detail)
 	}
-	return reply, err
+	return reply, fmt.Errorf("%v: %s", reply.Status, reply.Detail)
 }

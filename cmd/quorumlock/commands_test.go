@@ -126,12 +126,12 @@ orders-1 TOKEN exclusive D TOKEN held billing -
 NEXT WAITER MODE FOR SESSION NOTE
 1 orders-2 exclusive D TOKEN next
 `)
-		gpu := objects[lockView](t, c.call(t, "inspect", "gpu", "--json").want(t, codeOK).out)[0]
+		gpu := objects[inspectView](t, c.call(t, "inspect", "gpu", "--json").want(t, codeOK).out)[0]
 		if gpu.Limit != 8 || gpu.InUse != 2 || gpu.Holders[0].Permits != 2 || gpu.Holders[0].Mode != "permits" {
 			t.Errorf("%+v", gpu)
 		}
 		none := c.call(t, "inspect", "nothing", "--json").want(t, codeNotHeld)
-		if lock := objects[lockView](t, none.out)[0]; lock.State != "free" || lock.Index == 0 {
+		if lock := objects[inspectView](t, none.out)[0]; lock.State != "free" || lock.Index == 0 {
 			t.Errorf("%+v", lock)
 		}
 		if e := objects[errorView](t, none.errs)[0]; e.Code != codeNotHeld || !strings.Contains(e.Error, "nothing") {
@@ -189,7 +189,7 @@ NEXT WAITER MODE FOR SESSION NOTE
 		if !strings.Contains(drained.out, "draining") {
 			t.Errorf("says %s", drained.out)
 		}
-		if lock := objects[lockView](t, c.call(t, "inspect", "jobs/nightly", "--json").want(t, codeOK).out)[0]; lock.State != "draining" || !lock.Holders[0].Draining {
+		if lock := objects[inspectView](t, c.call(t, "inspect", "jobs/nightly", "--json").want(t, codeOK).out)[0]; lock.State != "draining" || !lock.Holders[0].Draining {
 			t.Errorf("%+v", lock)
 		}
 		if err := second.Unlock(); err != nil {
@@ -270,115 +270,8 @@ NEXT WAITER MODE FOR SESSION NOTE
 	})
 }
 
-// TestOutage asks in the two forms that an outage has: a majority that is silent, and one that is gone.
-func TestOutage(t *testing.T) {
-	c := startCluster(t)
-	leader := c.leader(t)
-	others := []int{(leader + 1) % 3, leader}
-	for _, form := range []struct {
-		name   string
-		signal syscall.Signal
-	}{{"silent", syscall.SIGSTOP}, {"gone", syscall.SIGKILL}} {
-		t.Run(form.name, func(t *testing.T) {
-			node := c.client(t, "orders-"+form.name) // one of before may have lost its session with the quorum
-			hold, err := quorumlock.NewMutex(node, "jobs/"+form.name).Lock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			info, err := node.Inspect(t.Context(), "jobs/"+form.name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			everywhere(t, c, info.Index)
-			c.signal(t, form.signal, others...)
-			ask := func(args ...string) answer {
-				t.Helper()
-				a := c.call(t, args...).want(t, codeDegraded)
-				if a.took > 2*time.Second {
-					t.Errorf("%v took %v", args, a.took)
-				}
-				return a
-			}
-			status := objects[statusView](t, ask("status", "--json").out)[0]
-			if status.State != "no_quorum" || status.Leader != nil || status.Voters != 3 || status.VotersReachable != 1 || !status.Stale {
-				t.Errorf("%+v", status)
-			}
-			locks := objects[lockView](t, ask("locks", "jobs/"+form.name, "--json").out)
-			if len(locks) != 1 || !locks[0].Stale || locks[0].Holders[0].Token != hold.Token().String() {
-				t.Errorf("%+v", locks)
-			}
-			if form.name == "gone" {
-				c.call(t, "watch", "--timeout", "1s").want(t, codeNoQuorum)
-				return
-			}
-			if text := ask("status").out; !strings.HasPrefix(text, "STALE: ") || !strings.Contains(text, "NO QUORUM") {
-				t.Errorf("%s", text)
-			}
-			reachable := 0
-			for _, m := range objects[memberView](t, ask("members", "--json").out) {
-				if m.State == "reachable" {
-					reachable++
-				}
-			}
-			if reachable != 1 {
-				t.Errorf("%d members are reachable", reachable)
-			}
-			aligned(t, ask("members").out)
-			if text := ask("locks").out; !strings.HasPrefix(text, "STALE: ") || !strings.Contains(text, "jobs/silent") {
-				t.Errorf("%s", text)
-			}
-			if lock := objects[lockView](t, ask("inspect", "jobs/silent", "--json").out)[0]; !lock.Stale || lock.State != "held" {
-				t.Errorf("%+v", lock)
-			}
-			if text := ask("inspect", "jobs/silent").out; !strings.HasPrefix(text, "STALE: ") {
-				t.Errorf("%s", text)
-			}
-			var asking sync.WaitGroup
-			for _, args := range [][]string{
-				{"release", "jobs/silent", "--token", hold.Token().String(), "--reason", "test"}, {"watch"}, {"elect", "chief", "--once"}, {"bench", "--count", "1"},
-			} {
-				asking.Go(func() {
-					if a := c.call(t, append(args, "--timeout", "1s")...); a.code != codeNoQuorum || !strings.Contains(a.errs, "no quorum") {
-						t.Errorf("%v: exit code %d: %s", args, a.code, a.errs)
-					}
-				})
-			}
-			asking.Wait()
-			c.signal(t, syscall.SIGCONT, others...)
-			for deadline := time.Now().Add(15 * time.Second); c.call(t, "status").code != codeOK; {
-				if time.Now().After(deadline) {
-					t.Fatal("it does not come back")
-				}
-			}
-			_ = hold.Unlock()
-		})
-	}
-	c.signal(t, syscall.SIGKILL, (leader+2)%3)
-	for _, command := range []string{"status", "members", "locks"} {
-		c.call(t, command).want(t, codeUnreachable)
-	}
-}
-
-// everywhere waits until all members have applied the log up to index: a follower learns a moment later that an entry is committed.
-func everywhere(t *testing.T, c *cluster, index uint64) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		there := 0
-		for _, m := range objects[memberView](t, c.call(t, "members", "--json").out) {
-			if m.Role == "voter" && m.Applied >= index {
-				there++
-			}
-		}
-		if there == len(c.agents) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d members have applied %d", there, index)
-		}
-	}
-}
-
 func TestAgentStopsInOrder(t *testing.T) {
+	t.Parallel()
 	addr := filepath.Join(t.TempDir(), "data")
 	cmd := program(t, "agent", "--json", "--cluster", "one", "--expect", "1", "--voters", "1", "--dir", addr)
 	out, err := cmd.StdoutPipe()

@@ -21,6 +21,7 @@ func TestDocumentation(t *testing.T) {
 	for _, view := range []any{
 		lockView{}, holderView{}, waiterView{}, freshness{}, memberView{}, statusView{}, eventView{}, releaseView{}, leaderView{}, benchView{}, agentView{}, versionView{}, errorView{},
 		snapshotView{}, contentView{}, storedView{}, restoreView{}, drillView{}, stepView{},
+		inspectView{}, sessionView{}, auditView{}, actView{},
 	} {
 		for f := range fields(reflect.TypeOf(view)) {
 			if !strings.Contains(page, "`"+f+"`") {
@@ -41,7 +42,7 @@ func TestDocumentation(t *testing.T) {
 			documented(t, page, sub)
 		}
 	}
-	for _, code := range []int{codeFailed, codeUsage, codeLocked, codeNotHeld, codeNoQuorum, codeUnreachable, codeWrongCluster, codeWrongToken, codeDegraded, codeInterrupted, codeTruncated, codeAltered, codeForeign, codeNewer, codeKey, codeRunLost, codeRunNotGranted, codeRunFailed} {
+	for _, code := range []int{codeFailed, codeUsage, codeLocked, codeNotHeld, codeNoQuorum, codeUnreachable, codeWrongCluster, codeWrongToken, codeDegraded, codeRefused, codeInterrupted, codeTruncated, codeAltered, codeForeign, codeNewer, codeKey, codeRunLost, codeRunNotGranted, codeRunFailed} {
 		if !strings.Contains(page, "\n| "+strconv.Itoa(code)+" |") {
 			t.Errorf("exit code %d is not documented", code)
 		}

@@ -24,6 +24,7 @@ const (
 	codeWrongCluster = 7
 	codeWrongToken   = 8
 	codeDegraded     = 9
+	codeRefused      = 10
 	codeInterrupted  = 130
 )
 
@@ -128,12 +129,16 @@ func verdict(err error) (code int, advice string) {
 		return codeWrongCluster, "name the cluster that runs there with --cluster, or its members with --join"
 	case errors.Is(err, quorumlock.ErrLocked):
 		return codeLocked, ""
-	case errors.Is(err, quorumlock.ErrUnlocked), errors.Is(err, quorumlock.ErrNoLeader):
+	case errors.Is(err, quorumlock.ErrUnlocked), errors.Is(err, quorumlock.ErrNoLeader), errors.Is(err, quorumlock.ErrNoSession):
 		return codeNotHeld, ""
 	case errors.Is(err, quorumlock.ErrInvalid), errors.Is(err, quorumlock.ErrKind), errors.Is(err, quorumlock.ErrLimit):
 		return codeUsage, ""
 	case errors.Is(err, quorumlock.ErrNoQuorum):
 		return codeNoQuorum, adviceNoQuorum
+	case errors.Is(err, quorumlock.ErrRefused):
+		return codeRefused, "nothing was done"
+	case errors.Is(err, quorumlock.ErrLevel):
+		return codeFailed, "finish the upgrade of all instances first"
 	case errors.Is(err, quorumlock.ErrOverloaded):
 		return codeFailed, "nothing was done; try again"
 	}

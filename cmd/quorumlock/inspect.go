@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -27,10 +28,14 @@ func (inv *invocation) inspect(ctx context.Context, name string) error {
 		return err
 	}
 	defer v.close()
-	var lock lockView
+	var lock inspectView
 	err = v.read(ctx, func(ctx context.Context, opts ...quorumlock.ReadOption) error {
 		info, err := v.node.Inspect(ctx, name, opts...)
-		lock = viewLock(info)
+		if err != nil {
+			return err
+		}
+		lock = inspectView{lockView: viewLock(info)}
+		lock.Acts, err = releasesOf(ctx, v.node, name, opts)
 		return err
 	})
 	if err != nil {
@@ -52,7 +57,30 @@ func (inv *invocation) inspect(ctx context.Context, name string) error {
 	return nil
 }
 
-func (inv *invocation) showLock(lock lockView) error {
+// inspectView is the JSON of inspect.
+type inspectView struct {
+	lockView
+	Acts []auditView `json:"acts"` // forced releases of this lock that are on record, oldest first
+}
+
+// releasesOf reads the record. A cluster that is not upgraded as a whole keeps none that could be shown.
+func releasesOf(ctx context.Context, node *quorumlock.Node, name string, opts []quorumlock.ReadOption) ([]auditView, error) {
+	acts := []auditView{}
+	for r, err := range node.Audit(ctx, opts...) {
+		if errors.Is(err, quorumlock.ErrLevel) {
+			return acts, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.Act == quorumlock.ActForceRelease && r.Name == name {
+			acts = append(acts, viewAudit(r))
+		}
+	}
+	return acts, nil
+}
+
+func (inv *invocation) showLock(lock inspectView) error {
 	if lock.Stale {
 		inv.say(lock.freshness.String())
 	}
@@ -74,15 +102,25 @@ func (inv *invocation) showLock(lock lockView) error {
 			return err
 		}
 	}
-	if len(lock.Queue) == 0 {
+	if len(lock.Queue) > 0 {
+		inv.say("")
+		rows := make([][]string, len(lock.Queue))
+		for i, w := range lock.Queue {
+			rows[i] = []string{strconv.Itoa(i + 1), w.Node, w.Mode, sinceText(w.Since), w.Session, w.Note}
+		}
+		if err := inv.table([]string{"NEXT", "WAITER", "MODE", "FOR", "SESSION", "NOTE"}, rows); err != nil {
+			return err
+		}
+	}
+	if len(lock.Acts) == 0 {
 		return nil
 	}
 	inv.say("")
-	rows := make([][]string, len(lock.Queue))
-	for i, w := range lock.Queue {
-		rows[i] = []string{strconv.Itoa(i + 1), w.Node, w.Mode, sinceText(w.Since), w.Session, w.Note}
+	rows := make([][]string, len(lock.Acts))
+	for i, act := range lock.Acts {
+		rows[i] = []string{sinceText(act.Time), act.Token, act.Actor, act.Reason}
 	}
-	return inv.table([]string{"NEXT", "WAITER", "MODE", "FOR", "SESSION", "NOTE"}, rows)
+	return inv.table([]string{"FORCED", "TOKEN", "BY", "REASON"}, rows)
 }
 
 func (h holderView) state() string {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/guard"
@@ -31,7 +34,12 @@ func TestMain(m *testing.M) {
 	case os.Getenv(asProgram) != "":
 		main()
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // program starts the program as a process.

@@ -51,6 +51,9 @@ func (inv *invocation) memberTable(members []memberView) error {
 		if m.Leader {
 			rows[i][1] = "leader"
 		}
+		if m.Drained {
+			rows[i][2] += ", drained"
+		}
 	}
 	return inv.table([]string{"NAME", "ROLE", "STATE", "ADDRESS", "ZONE", "TERM", "APPLIED", "LEVEL", "SERVER ID"}, rows)
 }
@@ -71,6 +74,7 @@ type memberView struct {
 	Role     string `json:"role"`  // voter, standby, client
 	State    string `json:"state"` // reachable, silent (alive by gossip, but no answer), gone
 	Leader   bool   `json:"leader"`
+	Drained  bool   `json:"drained,omitempty"`
 	Term     uint64 `json:"term,omitempty"`
 	Applied  uint64 `json:"applied,omitempty"`
 	Level    uint32 `json:"level,omitempty"`
@@ -136,6 +140,11 @@ func (v *viewer) group(ctx context.Context) (*groupView, error) {
 func (v *viewer) ask(ctx context.Context) ([]quorumlock.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()
+	go func() {
+		if _, fatal := v.alone(ctx); fatal != nil {
+			cancel() // nobody will answer
+		}
+	}()
 	return v.node.Members(ctx)
 }
 
@@ -175,7 +184,7 @@ func knowsVoters(members []quorumlock.Member) bool {
 
 func viewMember(m quorumlock.Member) memberView {
 	view := memberView{
-		ServerID: m.ServerID, Name: m.Name, Addr: m.Addr, Zone: m.Zone, Leader: m.Leader && m.Reachable,
+		ServerID: m.ServerID, Name: m.Name, Addr: m.Addr, Zone: m.Zone, Leader: m.Leader && m.Reachable, Drained: m.Drained,
 		Term: m.Term, Applied: m.Applied, Level: m.Level, Role: "client", State: "gone",
 	}
 	switch {

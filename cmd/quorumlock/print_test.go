@@ -70,6 +70,8 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("restore: %w", quorumlock.ErrSnapshotForeign), codeForeign},
 		{fmt.Errorf("restore: %w: %w", quorumlock.ErrSnapshotNewer, quorumlock.ErrLevel), codeNewer},
 		{fmt.Errorf("restore: %w", quorumlock.ErrSnapshotKey), codeKey},
+		{fmt.Errorf("remove: %w", quorumlock.ErrRefused), codeRefused},
+		{fmt.Errorf("end session: %w", quorumlock.ErrNoSession), codeNotHeld},
 		{&failure{err: context.Canceled, interrupted: true}, codeInterrupted},
 	} {
 		if code, _ := verdict(c.err); code != c.code {
@@ -88,7 +90,7 @@ func TestHelpAndCompletion(t *testing.T) {
 	if code := inv("--help"); code != codeOK || errs.Len() > 0 {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
-	for _, command := range []string{"status", "members", "locks", "inspect", "watch", "release", "snapshot", "run", "elect", "agent", "bench", "version", "completion"} {
+	for _, command := range []string{"status", "members", "locks", "inspect", "sessions", "audit", "watch", "release", "session", "transfer-leader", "drain", "undrain", "remove", "snapshot", "run", "elect", "agent", "bench", "version", "completion"} {
 		if !strings.Contains(out.String(), "\n  "+command+" ") {
 			t.Errorf("--help does not list %s", command)
 		}

@@ -24,7 +24,8 @@ type invocation struct {
 
 // commands are all of them: one file each, named after the command.
 var commands = []func(*invocation) *cobra.Command{
-	newStatus, newMembers, newLocks, newInspect, newWatch, newRelease, newSnapshot,
+	newStatus, newMembers, newLocks, newInspect, newSessions, newAudit, newWatch,
+	newRelease, newSession, newTransfer, newDrain, newUndrain, newRemove, newSnapshot,
 	newRun, newElect, newAgent, newBench, newVersion,
 }
 
@@ -50,8 +51,8 @@ Nothing to talk to yet? A cluster of one, in memory:
     quorumlock run --embedded job-x -- sh -c 'echo $QUORUMLOCK_TOKEN'
 
 Exit codes: 0 done, 1 another failure, 2 usage, 3 locked by another, 4 nobody holds it, 5 no quorum, 6 no member reachable,
-7 wrong cluster, 8 another token holds it, 9 answered but degraded (stale, or no leader), 130 interrupted; of snapshots 20 truncated, 21 altered, 22 foreign, 23 newer,
-24 without its key.
+7 wrong cluster, 8 another token holds it, 9 answered but degraded (stale, or no leader), 10 refused, 130 interrupted;
+of snapshots 20 truncated, 21 altered, 22 foreign, 23 newer, 24 without its key.
 run passes on the code of its command; its own failures are 123 (lock lost), 124 (not granted), 125 (anything else),
 126 (command cannot be run) and 127 (command not found).`,
 		SilenceErrors: true,

@@ -32,7 +32,7 @@ type fault struct {
 	name string
 	part string // of the heart
 	do   func(r *round) error
-	// ends is whether quorumlock run goes on to its own end, and with which code.
+	// ends is whether quorumlock run comes to its own end, and with which code.
 	ends bool
 	code int
 	// soon is whether the command has to be gone by the end of the lease as it stood at the fault, and not only by the next grant.
@@ -41,7 +41,7 @@ type fault struct {
 
 var faults = []fault{
 	{name: "run is killed", part: heartRoot, soon: true, do: func(r *round) error { return r.run.Process.Kill() }},
-	{name: "run is stopped", part: heartRoot, soon: true, do: func(r *round) error { return r.run.Process.Signal(syscall.SIGSTOP) }},
+	{name: "run is stopped", part: heartRoot, ends: true, code: codeRunLost, soon: true, do: func(r *round) error { return r.run.Process.Signal(syscall.SIGSTOP) }},
 	{name: "the guard is killed", part: heartRoot, ends: true, code: codeRunFailed, soon: true, do: func(r *round) error { return syscall.Kill(r.guard, syscall.SIGKILL) }},
 	{name: "the guard is stopped, the lock forced", part: heartRoot, ends: true, code: codeRunLost, do: func(r *round) error {
 		return errors.Join(syscall.Kill(r.guard, syscall.SIGSTOP), r.force())
@@ -198,7 +198,7 @@ func (r *round) play(ctx context.Context) error {
 	if err := r.fault.do(r); err != nil {
 		return fmt.Errorf("make fault: %w", err)
 	}
-	session, err := r.session(ctx)
+	session, err := r.node.NewSession(ctx, 10*time.Second)
 	if err != nil {
 		return err
 	}
@@ -223,12 +223,8 @@ func (r *round) play(ctx context.Context) error {
 	if len(after) != len(text) {
 		return fmt.Errorf("the file grew by %d bytes after the grant", len(after)-len(text))
 	}
+	_ = r.run.Process.Signal(syscall.SIGCONT) // if it was stopped, it tells now what became of it
 	return r.ended(ctx)
-}
-
-// session is one for the contender; during a partition there is none yet.
-func (r *round) session(ctx context.Context) (*quorumlock.Session, error) {
-	return r.node.NewSession(ctx, 10*time.Second)
 }
 
 func (r *round) judge(last map[int]time.Duration, granted time.Duration) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/guard"
 	"github.com/quorumlock/quorumlock/fence"
 )
 
@@ -70,13 +71,15 @@ func nameAndCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// signalled is the cause of a context that a signal ended.
+// errSignalled is the cause of a context that a signal ended.
 var errSignalled = errors.New("interrupted")
 
 // catch has the signals that concern a command delivered to it; before it starts they end the context.
 func catch(ctx context.Context) (waiting context.Context, signals <-chan os.Signal, started, release func()) {
 	caught := make(chan os.Signal, 16)
-	signal.Notify(caught, forwarded...)
+	if heeded := guard.Heeded(forwarded...); len(heeded) > 0 { // none would mean all
+		signal.Notify(caught, heeded...)
+	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})
 	over := make(chan struct{})

@@ -28,6 +28,7 @@ func process(t *testing.T, args ...string) answer {
 }
 
 func TestRunEmbedded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		args []string
@@ -114,6 +115,7 @@ func started(t *testing.T, args ...string) (*exec.Cmd, io.Reader) {
 }
 
 func TestRunForwardsSignals(t *testing.T) {
+	t.Parallel()
 	for signal, name := range map[syscall.Signal]string{syscall.SIGINT: "INT", syscall.SIGTERM: "TERM", syscall.SIGHUP: "HUP", syscall.SIGUSR1: "USR1"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -132,6 +134,7 @@ func TestRunForwardsSignals(t *testing.T) {
 
 // TestRunInTheQueue has commands meet a lock that is taken, one that is released, and one whose holder is told to end.
 func TestRunInTheQueue(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	holder := c.client(t, "orders-1")
 	hold, err := quorumlock.NewMutex(holder, "job").Lock(t.Context())
@@ -190,7 +193,7 @@ func TestRunInTheQueue(t *testing.T) {
 	t.Run("a forced release warns first, and then ends it", func(t *testing.T) {
 		cmd, out := started(t, c.flags("run", "--ttl", "3s", "--warn-signal", "USR1", "forced", "--", "sh", "-c",
 			"trap 'echo warned' USR1; trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.02; done")...)
-		lock := objects[lockView](t, c.call(t, "inspect", "forced", "--json").want(t, codeOK).out)[0]
+		lock := objects[inspectView](t, c.call(t, "inspect", "forced", "--json").want(t, codeOK).out)[0]
 		if h := lock.Holders[0]; !strings.Contains(h.Note, "trap") {
 			t.Errorf("the note does not tell what runs: %+v", h)
 		}

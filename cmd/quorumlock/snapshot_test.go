@@ -71,10 +71,10 @@ func serveS3(t *testing.T) (url string) {
 	return s.URL
 }
 
-// startOne is a cluster of one agent on dir, and the addr it is reached by.
-func startOne(t *testing.T, name, dir string) (addr string, stop func()) {
+// startOne is an agent on dir, of a cluster of one unless flags say otherwise, and the address that it is reached by.
+func startOne(t *testing.T, name, dir string, flags ...string) (addr string, stop func()) {
 	t.Helper()
-	cmd := program(t, "agent", "--json", "--timing", "fast", "--cluster", name, "--expect", "1", "--voters", "1", "--dir", dir, "--log-level", "error")
+	cmd := program(t, append([]string{"agent", "--json", "--timing", "fast", "--cluster", name, "--expect", "1", "--voters", "1", "--dir", dir, "--log-level", "error"}, flags...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

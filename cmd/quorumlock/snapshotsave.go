@@ -113,20 +113,15 @@ func (s *saving) take(ctx context.Context, o saveOptions) (quorumlock.SnapshotIn
 			}
 		}
 	}
-	info, begun, err := s.attempt(ctx, s.localBound(o), quorumlock.Local())
+	info, begun, err := s.attempt(ctx, survivorBound, quorumlock.Local())
 	if err != nil && !begun && ctx.Err() == nil && unanswered(err) {
 		err = &codedError{code: codeNoQuorum, advice: adviceNoQuorum, err: fmt.Errorf("save snapshot: no member gives its state: %w", err)}
 	}
 	return info, err
 }
 
-// localBound leaves a client that nobody has waited for the time to find a member.
-func (s *saving) localBound(o saveOptions) time.Duration {
-	if o.local {
-		return freshBound + localBound
-	}
-	return localBound
-}
+// survivorBound is longer than localBound: members are asked one beside the other, each 250 ms after the one before it, and those that are gone may stand in front.
+const survivorBound = 1500 * time.Millisecond
 
 // attempt bounds by within how long it may take until the state begins to arrive. From then on the library bounds each piece of it, and the store is as slow as it is.
 func (s *saving) attempt(ctx context.Context, within time.Duration, opts ...quorumlock.ReadOption) (info quorumlock.SnapshotInfo, begun bool, err error) {

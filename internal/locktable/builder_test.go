@@ -164,6 +164,9 @@ func TestBuilderRefuses(t *testing.T) {
 		{"audit order", func(r *records) { r.audit[0], r.audit[1] = r.audit[1], r.audit[0] }},
 		{"opened before time began", func(r *records) { r.sessions[0].Opened = -1 }},
 		{"act of no kind", func(r *records) { r.audit[0].Act = lastAct + 1 }},
+		{"drain of nobody", func(r *records) {
+			r.audit[0] = AuditRecord{Rev: r.audit[0].Rev, Act: ActDrain, Actor: "a", Reason: "r"}
+		}},
 		{"act with a lock", func(r *records) { r.audit[0].Act = ActRemove }},
 		{"force with a session", func(r *records) { r.audit[0].Session = 1 }},
 		{"audit without a name", func(r *records) { r.audit[0].Name = "" }},

@@ -224,7 +224,9 @@ func (g *chaos) read() *Command {
 		return &Command{Op: OpSessions, Count: uint32(1 + g.rng.IntN(6)), Rev: Rev(g.rng.IntN(2)) * Rev(g.sessions[g.rng.IntN(len(g.sessions))])}
 	case p < 28:
 		return &Command{Op: OpAudit, Count: uint32(1 + g.rng.IntN(6)), Rev: max(0, g.counter-Rev(g.rng.IntN(400)))}
-	case p < 31:
+	case p < 35:
+		return &Command{Op: OpAct, Act: ActDrain + Act(g.rng.IntN(3)/2), Node: fmt.Sprint("n", g.rng.IntN(4)), NodeName: g.text("web"), Note: "why", Actor: "who"}
+	case p < 38:
 		return &Command{Op: OpAct, Act: ActTransfer + Act(g.rng.IntN(2)), Node: g.text("n1"), NodeName: g.text("web"), Note: "why", Actor: "who"}
 	case p < 60:
 		c := &Command{Op: OpList, Count: uint32(1 + g.rng.IntN(6)), After: g.text(g.name(false))}

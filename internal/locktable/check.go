@@ -188,6 +188,8 @@ func checkNumbers(c *Command) *CommandError {
 		return &CommandError{"Former", "there is no limit that it could come before"}
 	case c.Op == OpAct && (c.Act <= ActEnd || c.Act > lastAct):
 		return &CommandError{"Act", "not one that is only recorded"}
+	case c.Act.aboutDrains() && c.Node == "":
+		return &CommandError{"Node", "missing"}
 	case (c.Op == OpList || c.Op == OpSessions || c.Op == OpAudit) && c.Count > MaxList:
 		return &CommandError{"Count", fmt.Sprintf("above %d", MaxList)}
 	}

@@ -110,6 +110,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"end by nobody", "Actor", OpEnd, func(c *Command) { c.Actor = "" }},
 		{"end for nothing", "Note", OpEnd, func(c *Command) { c.Note = "" }},
 		{"act of the table's own", "Act", OpAct, func(c *Command) { c.Act = ActEnd }},
+		{"drain of nobody", "Node", OpAct, func(c *Command) { c.Act, c.Node = ActDrain, "" }},
 		{"unknown act", "Act", OpAct, func(c *Command) { c.Act = lastAct + 1 }},
 		{"act on a claim", "Act", OpClaim, func(c *Command) { c.Act = ActRemove }},
 		{"long incarnation", "Incarnation", OpOpen, func(c *Command) { c.Incarnation = long }},

@@ -34,7 +34,7 @@ var possible = map[Op]string{
 	OpSessions:  "ok",
 	OpAudit:     "ok",
 	OpEnd:       "ok no-session",
-	OpAct:       "ok",
+	OpAct:       "ok overloaded",
 }
 
 // requireCoverage fails a run whose commands did not bite, for an outcome that never came up was not compared; and one with an outcome that is not

@@ -101,8 +101,8 @@ func (x *step) note(rev Rev, held *claim, c *Command) {
 func (x *step) keep(r AuditRecord) {
 	r.Wall = x.wall
 	x.audit.Set(r.Rev, r)
-	for x.audit.Len() > x.limits.audit {
-		x.audit.PopMin()
+	if x.audit.Len() > x.limits.audit {
+		x.audit.Delete(x.oldestSpent())
 	}
 }
 

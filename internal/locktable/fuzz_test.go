@@ -86,7 +86,7 @@ func fitFields(c *Command, b []byte, value int64) {
 	case OpEnd:
 		*c = Command{Op: OpEnd, Session: c.Session, Now: c.Now, Note: "x", Actor: c.Note}
 	case OpAct:
-		*c = Command{Op: OpAct, Act: Act(b[2] % 5), Node: c.Note, Note: "x", Actor: "y"}
+		*c = Command{Op: OpAct, Act: Act(b[2] % 7), Node: c.Note, Note: "x", Actor: "y"}
 	case OpClaim:
 		c.Now = false
 		fitClaim(c, b)

@@ -71,3 +71,17 @@ func (m *model) listAudit(c *Command) Result {
 	}
 	return r
 }
+
+// drainedNodes are those of which the last word is a drain.
+func (m *model) drainedNodes() map[string]bool {
+	drained := map[string]bool{}
+	for _, a := range m.audit {
+		if a.Act == ActDrain {
+			drained[a.Node] = true
+		}
+		if a.Act == ActUndrain {
+			delete(drained, a.Node)
+		}
+	}
+	return drained
+}

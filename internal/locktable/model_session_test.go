@@ -142,7 +142,10 @@ func (m *model) note(h *ClaimRecord, c *Command) {
 func (m *model) keep(r AuditRecord) {
 	r.Rev, r.Wall = m.counter+1, m.wall
 	m.audit = append(m.audit, r)
-	m.audit = m.audit[max(0, len(m.audit)-m.limits.audit):]
+	if len(m.audit) > m.limits.audit {
+		at := slices.IndexFunc(m.audit, func(r AuditRecord) bool { return r.Act != ActDrain || !m.drainedNodes()[r.Node] })
+		m.audit = slices.Delete(slices.Clone(m.audit), at, at+1)
+	}
 }
 
 func (m *model) forceNow(h *ClaimRecord, c *Command) {

@@ -85,6 +85,13 @@ func (m *model) command(c *Command) Result {
 	case OpAudit:
 		return m.listAudit(c)
 	case OpAct:
+		drained := m.drainedNodes()
+		switch {
+		case c.Act == ActDrain && drained[c.Node], c.Act == ActUndrain && !drained[c.Node]:
+			return Result{Code: CodeOK}
+		case c.Act == ActDrain && len(drained) >= m.limits.audit/2:
+			return Result{Code: CodeOverloaded, Detail: "too many members are drained"}
+		}
 		m.keep(AuditRecord{Act: c.Act, Node: c.Node, NodeName: c.NodeName, Actor: c.Actor, Reason: c.Note})
 		m.emitEvent(Event{Kind: EventAct, Node: c.Node, Note: c.Note})
 	default:

@@ -80,29 +80,6 @@ const (
 	OpAct      Op = 25 // Act, Node, NodeName = whom it concerns, Note = reason, Actor = who: records an act that is none of the table's own
 )
 
-// LevelOf is the lowest feature level at which an operation has its meaning.
-func LevelOf(op Op) uint32 {
-	if op >= OpSessions {
-		return LevelActs
-	}
-	return 1
-}
-
-// LevelActs is the feature level from which operators' acts are recorded, and sessions know when they were opened.
-const LevelActs = 2
-
-// Act is what an operator did. The list is append-only: values are written to logs and snapshots.
-type Act uint8
-
-const (
-	ActForce    Act = 0 // released a lock by force: OpForce
-	ActEnd      Act = 1 // ended a session: OpEnd
-	ActTransfer Act = 2 // had leadership handed over
-	ActRemove   Act = 3 // took a member out of the group
-
-	lastAct = ActRemove
-)
-
 // Mode is how a claim shares its names with others.
 type Mode uint8
 

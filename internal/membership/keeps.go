@@ -26,3 +26,33 @@ func Keeps(v View, id string) string {
 	}
 	return "it is not in the group"
 }
+
+// Needs is why a server cannot be drained; "" if it can. The votes of the others that can be counted on must be a majority without its own. A server that does not
+// vote can always be.
+func Needs(v View, id string) string {
+	t := tally(v)
+	for _, s := range v.Config {
+		if s.ID != id {
+			continue
+		}
+		live := t.live
+		if v.reachable(s) {
+			live--
+		}
+		switch {
+		case !s.Voter:
+			return ""
+		case t.voters == 1:
+			return "it is the only voter"
+		case live < quorum(t.voters-1):
+			return fmt.Sprintf("without its vote only %d of %d voters could be counted on", live, t.voters-1)
+		}
+		for _, other := range v.Config {
+			if other.ID != id && other.Voter && !v.Drained[other.ID] && v.reachable(other) {
+				return ""
+			}
+		}
+		return "all other voters that can be reached are drained"
+	}
+	return "it is not in the group"
+}

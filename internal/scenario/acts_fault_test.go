@@ -106,7 +106,7 @@ func TestStatus(t *testing.T) {
 // Acts of all kinds, at random, under crashes and cuts, beside traffic on one lock: holds never overlap (I3), tokens rise (I2), each act that was done is recorded, and in the end all members
 // have one state and the lock is to be had.
 func TestActsUnderFaults(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := quorumlocktest.New(t, 5, quorumlocktest.Seed(seed), quorumlocktest.HashEvery(8), quorumlocktest.Configure(func(_ int, cfg *quorumlock.Config) { cfg.Voters = 5 }))
@@ -118,7 +118,7 @@ func TestActsUnderFaults(t *testing.T) {
 				}
 				tr.from(tool)
 				m := &meddler{t: t, c: c, tool: tool, rng: rand.New(rand.NewPCG(seed, 1)), done: map[quorumlock.Act]int{}, stuck: newTraffic(t, "stuck")}
-				for range 30 {
+				for range 36 {
 					m.fault()
 					time.Sleep(time.Duration(m.rng.IntN(3000)) * time.Millisecond)
 					m.act()
@@ -136,6 +136,9 @@ func TestActsUnderFaults(t *testing.T) {
 					if m.done[a] == 0 || recorded < m.done[a] {
 						t.Errorf("%v: %d recorded, %d done", a, recorded, m.done[a])
 					}
+				}
+				if m.done[quorumlock.ActDrain] == 0 || !strings.Contains(acted(t, tool), quorumlock.ActDrain.String()) { // drained twice is recorded once
+					t.Error("nothing was drained")
 				}
 				t.Logf("%v done, %d grants", m.done, tr.count())
 				time.Sleep(20 * time.Second)
@@ -156,6 +159,8 @@ type meddler struct {
 	turn bool // to end the session, else to release the lock
 	// stuck looks at the holds of a lock that nobody unlocks.
 	stuck *traffic
+	// drained is the server id of the member that is, or may be, drained.
+	drained string
 }
 
 func (m *meddler) fault() {
@@ -201,13 +206,16 @@ func (m *meddler) try(ctx context.Context) (quorumlock.Act, error) {
 		info, _ = m.tool.Inspect(ctx, "k")
 	}
 	// What drains already is not recorded again.
-	if len(info.Holders) == 0 || info.Holders[0].Draining || info.Holders[0].Barred || m.rng.IntN(6) == 0 {
+	if len(info.Holders) == 0 || info.Holders[0].Draining || info.Holders[0].Barred || m.rng.IntN(2) == 0 {
 		if m.rng.IntN(4) == 0 && (m.down[3] || m.down[4]) {
 			for i := 3; i < 5; i++ {
 				if m.down[i] {
 					return quorumlock.ActRemove, m.tool.RemoveMember(ctx, m.idOf(i), removeOpt)
 				}
 			}
+		}
+		if m.rng.IntN(3) == 0 {
+			return quorumlock.ActDrain, m.drain(ctx)
 		}
 		to := ""
 		if i := m.rng.IntN(5); !m.down[i] {
@@ -236,6 +244,16 @@ func (m *meddler) release(ctx context.Context) error {
 	}
 	m.stuck.enter(h)
 	return m.tool.ForceRelease(ctx, h.Name(), h.Token(), quorumlock.ForceOptions{Actor: "ops", Reason: "stuck"})
+}
+
+// drain drains an instance, or ends that of the one that is drained.
+func (m *meddler) drain(ctx context.Context) error {
+	if id := m.drained; id != "" {
+		m.drained = ""
+		return m.tool.Undrain(ctx, id, drainOpt)
+	}
+	m.drained = m.c.Node(m.rng.IntN(3)).ID() // those do not crash
+	return m.tool.Drain(ctx, m.drained, drainOpt)
 }
 
 func (m *meddler) transfers(ctx context.Context) (list []quorumlock.AuditRecord) {

@@ -16,6 +16,8 @@ func actAll(t *testing.T, n *quorumlock.Node) map[string]error {
 		"end":      n.EndSession(t.Context(), 12345, endOpt),
 		"transfer": n.TransferLeadership(t.Context(), "somebody", transferOpt),
 		"remove":   n.RemoveMember(t.Context(), "somebody", removeOpt),
+		"drain":    n.Drain(t.Context(), "somebody", drainOpt),
+		"undrain":  n.Undrain(t.Context(), "somebody", drainOpt),
 	}
 	errs["sessions"], errs["audit"] = nil, nil
 	for _, err := range n.Sessions(t.Context()) {

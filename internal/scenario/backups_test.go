@@ -183,6 +183,36 @@ func TestLeaderIsCutOffWhileItWrites(t *testing.T) {
 	}
 }
 
+// S79: while the leader still writes another snapshot of a later state is there, as after a stop of the leader that it has not noticed yet. It makes none.
+func TestSnapshotIsSuperseded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &snaptest.Memory{}
+		logs, keep := keepDiary()
+		c := backedUp(t, store, nil, keep)
+		leader, followers := roles(c)
+		time.Sleep(2 * backupEvery)
+		store.Slow(2 * time.Second)
+		grantMany(t, c.Node(leader), "k", 1)
+		awaitCond(t, "the leader to write", 2*backupEvery, func() bool { return store.Writing() > 0 })
+		store.Slow(0)
+		grantMany(t, c.Node(leader), "k", 1)
+		before := store.Made()
+		info, err := c.Node(followers[0]).SaveSnapshot(context.Background(), nil)
+		if err != nil || store.Writing() == 0 {
+			t.Fatalf("%+v, %v, %d are writing", info, err, store.Writing())
+		}
+		awaitCond(t, "the leader to give up", backupEvery, func() bool { return logs.said("snapshot given up") == 1 })
+		if store.Made() != before+1 {
+			t.Errorf("%d were made", store.Made()-before)
+		}
+		time.Sleep(2 * backupEvery)
+		if s := c.Node(leader).SnapshotStatus(); s.Last.Name != info.Name || s.Err != nil || s.Overdue {
+			t.Errorf("%+v, want %s", s, info.Name)
+		}
+		oneInEach(t, saved(t, store))
+	})
+}
+
 // awaitCond waits until cond holds.
 func awaitCond(t *testing.T, what string, bound time.Duration, cond func() bool) {
 	t.Helper()
@@ -350,4 +380,53 @@ func TestSnapshotConfig(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
+}
+
+// deaf is a store that does not heed contexts, as a network file system that hangs.
+type deaf struct {
+	snaptest.Memory
+	release chan struct{}
+	stuck   chan struct{}
+}
+
+func (d *deaf) List(ctx context.Context, prefix string) ([]snapshots.Object, error) {
+	select {
+	case d.stuck <- struct{}{}:
+	default:
+	}
+	<-d.release
+	return d.Memory.List(ctx, prefix)
+}
+
+// A store that hangs beyond the end of its contexts keeps nothing but the data directory: the leadership changes hands, locks are granted, Close returns within its
+// bound and says what hangs.
+func TestStoreHangsForGood(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &deaf{release: make(chan struct{}), stuck: make(chan struct{}, 16)}
+		c := quorumlocktest.New(t, 3, quorumlocktest.Configure(func(_ int, cfg *quorumlock.Config) {
+			cfg.Snapshots, cfg.SnapshotEvery = store, backupEvery
+		}))
+		work := trafficOn(t, c, "k")
+		time.Sleep(5 * backupEvery)
+		if len(store.stuck) != 3 {
+			t.Errorf("%d calls hang, want one of each node", len(store.stuck))
+		}
+		leader := c.Leader()
+		c.HandOver(leader)
+		next := c.LeaderExcept(leader)
+		work.flows(3, grantBound)
+		for _, i := range []int{leader, next} {
+			if s := c.Node(i).SnapshotStatus(); !s.Overdue {
+				t.Errorf("node %d: %+v", i, s)
+			}
+		}
+		endsIn(t, "close", closeBound, func() {
+			if err := c.Stop(leader); err == nil {
+				t.Error("close says nothing of what hangs")
+			}
+		})
+		work.flows(3, grantBound)
+		work.stop()
+		close(store.release)
+	})
 }

@@ -146,6 +146,9 @@ func (g *goldenLog) formerActs() {
 		g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpEnd, Session: s, Now: now, Note: "stuck", Actor: "ops"})
 	}
 	g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpAct, Act: locktable.ActTransfer, Node: "server-web-1", NodeName: "web-1", Note: "restart", Actor: "ops"})
+	for _, act := range []locktable.Act{locktable.ActDrain, locktable.ActUndrain, locktable.ActDrain} {
+		g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpAct, Act: act, Node: "server-web-2", NodeName: "web-2", Note: "new kernel", Actor: "ops"})
+	}
 }
 
 func (g *goldenLog) latterActs() {

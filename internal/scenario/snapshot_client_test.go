@@ -108,7 +108,7 @@ func TestFetchIsEnded(t *testing.T) {
 		for range many {
 			if err := <-errs; err == nil {
 				whole++
-			} else if !strings.Contains(err.Error(), "overloaded") {
+			} else if !errors.Is(err, quorumlock.ErrOverloaded) || errors.Is(err, quorumlock.ErrNoQuorum) {
 				t.Error(err)
 			}
 		}

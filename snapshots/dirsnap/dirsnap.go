@@ -21,7 +21,9 @@ import (
 // Store is one directory, of which each object is a file. Files of other names than snapshots.CheckName accepts are not
 // touched, but for temporary ones (".snapshot-*.tmp"), which are removed when they are a day old.
 //
-// The file system must have hard links: by a link a file gets its name only if nobody has it, on a network too.
+// The file system must have hard links: by a link a file gets its name only if nobody has it, on a network too. A call
+// into one that hangs cannot be ended by a context: a node that closes meanwhile returns after its bound and says that a
+// write hangs, and its data directory stays in use until it returns. Mount such file systems so that they give up.
 type Store struct{ dir string }
 
 var _ snapshots.Store = (*Store)(nil)

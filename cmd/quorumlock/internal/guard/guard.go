@@ -58,11 +58,3 @@ type Moment struct {
 
 // Add is the moment d later.
 func (m Moment) Add(d time.Duration) Moment { return Moment{Raw: m.Raw + d, Boot: m.Boot + d} }
-
-// left is how long it is until m, by the clock that ran most.
-func (m Moment) left() time.Duration {
-	now := Now()
-	return min(m.Raw-now.Raw, m.Boot-now.Boot)
-}
-
-const never = time.Duration(1 << 62) // what a clock shows that cannot be read: every lease is over, and none begins

@@ -26,7 +26,6 @@ func commandAttr() *syscall.SysProcAttr {
 type leader struct {
 	pid    int
 	status syscall.WaitStatus
-	tidied time.Time
 }
 
 func (l *leader) exited() bool {
@@ -35,14 +34,8 @@ func (l *leader) exited() bool {
 	return err == nil && info.Signo != 0 || errors.Is(err, unix.ECHILD)
 }
 
-const tidyPause = time.Second
-
 // tidy reaps orphans that ended while the command works: in its lifetime there may be any number of them.
 func (l *leader) tidy() {
-	if time.Since(l.tidied) < tidyPause {
-		return
-	}
-	l.tidied = time.Now()
 	for _, p := range descendants() {
 		if p.zombie && p.pid != l.pid && p.parent == os.Getpid() {
 			_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil)

@@ -35,3 +35,11 @@ type report struct {
 	Stopping bool    `json:"stopping,omitempty"` // it was told to end
 	Done     *Result `json:"done,omitempty"`
 }
+
+// left is how long it is until m, by the clock that ran most.
+func (m Moment) left() time.Duration {
+	now := Now()
+	return min(m.Raw-now.Raw, m.Boot-now.Boot)
+}
+
+const never = time.Duration(1 << 62) // what a clock shows that cannot be read: every lease is over, and none begins

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -40,6 +41,15 @@ type watcher struct {
 	reports    *json.Encoder
 	command    leader
 	result     Result
+	orphaned   bool // a child may wait to be reaped
+	tidied     time.Time
+}
+
+const tidyPause = time.Second
+
+// Heeded leaves out the signals that this process was started to ignore, as by nohup: catching one would have the command die of it.
+func Heeded(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
 }
 
 func serve() int {
@@ -50,7 +60,7 @@ func serve() int {
 		return 1
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
+	signal.Notify(signals, append(Heeded(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM), syscall.SIGCHLD)...)
 	orders := readOrders()
 	w := &watcher{reports: json.NewEncoder(reports)}
 	if !w.start(<-orders) {
@@ -128,9 +138,14 @@ func (w *watcher) watch(orders <-chan order, signals <-chan os.Signal) {
 		case s := <-signals:
 			if n := s.(syscall.Signal); n != syscall.SIGCHLD {
 				w.signal(n)
+			} else {
+				w.orphaned = true // perhaps
 			}
 		case <-timer.C:
-			w.command.tidy()
+			if w.orphaned && time.Since(w.tidied) >= tidyPause {
+				w.orphaned, w.tidied = false, time.Now()
+				w.command.tidy()
+			}
 		}
 	}
 }
