@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/quorumlock/quorumlock"
 )
@@ -18,27 +17,32 @@ const (
 func (r *round) lose() *lostCluster {
 	t, specs := r.t, r.specs("old")
 	members, id := startMembers(t, specs)
-	lost := &lostCluster{id: id, client: clientOf(t, r.cluster, "worker", members, r.keys), haunts: &sync.WaitGroup{}}
+	lost := &lostCluster{id: id, client: clientOf(t, r.cluster, "worker", members, r.keys)}
+	var old sync.WaitGroup
 	quit := make(chan struct{})
+	r.quit = sync.OnceFunc(func() { close(quit) })
+	r.lay = sync.OnceFunc(func() { close(r.over); old.Wait() })
+	t.Cleanup(func() { r.quit(); r.lay() }) // of a round that fails in the middle
 	for i := range 4 {
 		locks := r.busy()
-		lost.haunts.Go(func() { r.work(lost.client, append(locks[i%3:], locks[:i%3]...), quit, true) })
+		old.Go(func() { r.work(lost.client, append(locks[i%3:], locks[:i%3]...), quit, true) })
 	}
 	lost.holds = append(lost.holds, r.hold(lost, 0))
 	eventually(t, bound, "grants before the snapshot", func() bool { return r.ledger.count() >= grantsBefore })
 	lost.snapshot = r.saved(lost)
 	lost.holds = append(lost.holds, r.hold(lost, 1))
-	// The leader may have saved once more meanwhile: it is the newest one that has to lie behind.
+	// From here on the leader cannot save: it is the newest snapshot that has to lie behind.
+	r.bucket.closeTo(r.prefix, true)
 	eventually(t, bound, "grants after the snapshot", func() bool { return r.ledger.above(r.newest().TokensUpTo) >= grantsAfter })
 
-	close(quit)
+	r.quit()
 	killAll(members)
-	lost.at = time.Now()
+	r.bucket.closeTo(r.prefix, false)
 	for _, h := range lost.holds {
 		if err := h.hold.Err(); err != nil {
 			t.Errorf("the holder of %s has stopped before the loss: %v", h.grant.Lock, err)
 		}
-		lost.haunts.Go(func() { r.haunt(h) })
+		old.Go(func() { r.haunt(h) })
 	}
 	lost.dir = specs[1].Dir + "-kept"
 	if err := os.Rename(specs[1].Dir, lost.dir); err != nil {

@@ -29,8 +29,7 @@ type spec struct {
 	Bucket, Prefix, Spool string
 }
 
-// snapshotEvery leaves time between a snapshot and the next one, so that the loss comes after grants that are in neither.
-const snapshotEvery = 10 * time.Second
+const snapshotEvery = 5 * time.Second
 
 func (s *spec) config() (quorumlock.Config, func()) {
 	cfg := quorumlock.Config{

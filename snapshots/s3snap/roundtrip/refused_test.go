@@ -45,7 +45,7 @@ func TestBadBackups(t *testing.T) {
 	defer cancel()
 	b := &backups{t: t, ctx: ctx, dir: t.TempDir(), key: bytes.Repeat([]byte{7}, 32)}
 	var stop func()
-	b.store, stop = storeAt(s3Server(t), "bad/", b.dir)
+	b.store, stop = storeAt(startS3(t).url, "bad/", b.dir)
 	t.Cleanup(stop)
 	for _, keys := range [][][]byte{nil, {b.key}} {
 		good := b.save("orders", keys)

@@ -19,7 +19,7 @@ func (r *round) restore(lost *lostCluster) *quorumlock.Restoration {
 	newest := r.newest()
 	lost.highest, lost.granted = r.ledger.top(), r.ledger.count()
 	lost.late = r.ledger.above(newest.TokensUpTo)
-	if lost.late < grantsAfter/2 || newest.TokensUpTo < lost.snapshot.TokensUpTo {
+	if lost.late < grantsAfter || newest.TokensUpTo < lost.snapshot.TokensUpTo {
 		r.t.Errorf("the case did not bite: %d tokens were granted after the snapshot", lost.late)
 	}
 	from, err := r.store.Open(ctx, newest.Name)

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/quorumlock/quorumlock"
 	"github.com/quorumlock/quorumlock/fence"
@@ -18,7 +17,7 @@ import (
 // snapshot, which lies behind. Their holders go on writing to PostgreSQL. No token comes twice, nobody is granted a lock in the quarantine, and from the first write of
 // its successor on each old holder is refused.
 func TestRounds(t *testing.T) {
-	db, bucket, sum := openDatabase(t), s3Server(t), &totals{}
+	db, bucket, sum := openDatabase(t), startS3(t), &totals{}
 	t.Run("round", func(t *testing.T) {
 		for number := range *roundsWanted {
 			t.Run(fmt.Sprint(number), func(t *testing.T) {
@@ -48,14 +47,16 @@ type round struct {
 	dir     string
 	db      database
 	keys    [][]byte
-	bucket  string // URL of its server
+	bucket  *s3Server
 	prefix  string
 	store   snapshots.Store
 	bySelf  bool // the leader saves once in an interval; otherwise a client does once
 
 	ledger  *ledger
 	writers atomic.Int64
+	quit    func()        // ends the load
 	over    chan struct{} // closed when old holders may stop
+	lay     func()        // closes it, and waits until they have
 
 	mu       sync.Mutex
 	haunting []*holder
@@ -63,7 +64,7 @@ type round struct {
 	sum *totals
 }
 
-func newRound(t *testing.T, number int, db database, bucket string, sum *totals) *round {
+func newRound(t *testing.T, number int, db database, bucket *s3Server, sum *totals) *round {
 	r := &round{
 		t: t, cluster: fmt.Sprintf("orders-%d", number), dir: t.TempDir(), db: db, bucket: bucket, prefix: fmt.Sprintf("round-%d/", number), bySelf: number%2 == 0,
 		ledger: &ledger{t: t, seen: make(map[fence.Token]bool), of: make(map[string][]fence.Grant)}, over: make(chan struct{}), sum: sum,
@@ -72,7 +73,7 @@ func newRound(t *testing.T, number int, db database, bucket string, sum *totals)
 		r.keys = [][]byte{bytes.Repeat([]byte{byte(number + 1)}, 32)}
 	}
 	var stop func()
-	r.store, stop = storeAt(bucket, r.prefix, r.dir)
+	r.store, stop = storeAt(bucket.url, r.prefix, r.dir)
 	t.Cleanup(stop)
 	return r
 }
@@ -93,7 +94,7 @@ func (r *round) specs(generation string) []spec {
 		name := fmt.Sprintf("%s-%d", generation, i)
 		specs[i] = spec{Cluster: r.cluster, Name: name, Dir: filepath.Join(r.dir, name), Keys: r.keys, Prefix: r.prefix, Spool: r.dir}
 		if r.bySelf {
-			specs[i].Bucket = r.bucket
+			specs[i].Bucket = r.bucket.url
 		}
 	}
 	return specs
@@ -105,8 +106,7 @@ func (r *round) run() {
 	fresh := r.comeBack(restored, old)
 	r.fenced(old, fresh)
 	r.goOn(fresh)
-	close(r.over)
-	old.haunts.Wait()
+	r.lay()
 	r.judge(old, restored.ClusterID)
 }
 
@@ -115,13 +115,11 @@ type lostCluster struct {
 	id       string
 	client   *quorumlock.Node
 	holds    []*holder // which it had to the end
-	haunts   *sync.WaitGroup
 	highest  fence.Token
 	granted  int // tokens
 	late     int // of them after the snapshot
 	snapshot quorumlock.StoredSnapshot
 	dir      string // of one of its members, kept
-	at       time.Time
 }
 
 // restoredCluster works.
