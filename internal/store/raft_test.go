@@ -241,6 +241,7 @@ func TestLogStaysGapless(t *testing.T) {
 		group := startGroup(t, 3)
 		l := leader(t, group)
 		mustApply(t, l, 5)
+		time.Sleep(time.Second) // a pipeline that raft's in-memory transport opens in the moment of a cut outlives it
 		f := group[0]
 		if f == l {
 			f = group[1]
