@@ -20,7 +20,7 @@ func TestDocumentation(t *testing.T) {
 	page := string(text)
 	for _, view := range []any{
 		lockView{}, holderView{}, waiterView{}, freshness{}, memberView{}, statusView{}, eventView{}, releaseView{}, leaderView{}, benchView{}, agentView{}, versionView{}, errorView{},
-		snapshotView{}, contentView{}, storedView{}, restoreView{}, drillView{}, stepView{},
+		snapshotView{}, contentView{}, storedView{}, restoreView{}, recoveryView{}, drillView{}, stepView{},
 		inspectView{}, sessionView{}, auditView{}, actView{},
 	} {
 		for f := range fields(reflect.TypeOf(view)) {

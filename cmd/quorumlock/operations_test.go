@@ -71,7 +71,37 @@ func follow(t *testing.T, c *cluster, steps string, env ...string) string {
 	return string(out)
 }
 
-// TestOperations follows the marked steps of docs/OPERATIONS.md on a live cluster: a lock is freed, a drill held, and in the end all is lost and restored.
+// startAround starts the one instance with a directory, and two with empty ones, and waits until all three vote in a cluster that is not the old one and has kept its audit. It gives
+// the new cluster's id, and what kills the three.
+func startAround(t *testing.T, name, dir, old string) (id string, kill func()) {
+	t.Helper()
+	addr, stop := startOne(t, name, dir, "--voters", "3")
+	stops := []func(){stop}
+	for range 2 {
+		_, stop := startOne(t, name, t.TempDir(), "--voters", "3", "--expect", "0", "--join", addr)
+		stops = append(stops, stop)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		s := objects[statusView](t, call(t, "status", "--cluster", name, "--join", addr, "--timing", "fast", "--json").out)
+		if len(s) == 1 && s[0].State == "ok" && s[0].VotersReachable == 3 && s[0].ClusterID != old {
+			id = s[0].ClusterID
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if audit := call(t, "audit", "--cluster", name, "--join", addr, "--timing", "fast").want(t, codeOK).out; !strings.Contains(audit, "its holder hangs") {
+		t.Errorf("the audit is not kept:\n%s", audit)
+	}
+	return id, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// TestOperations follows the marked steps of docs/OPERATIONS.md on a live cluster: a lock is freed, a drill held, all is lost and restored, and in the end a majority of that is lost.
 func TestOperations(t *testing.T) {
 	all := blocks(t)
 	c := startCluster(t)
@@ -111,22 +141,16 @@ func TestOperations(t *testing.T) {
 	if out := follow(t, c, steps("restore"), "SNAPSHOTS="+store, "DIR="+dir); !strings.Contains(out, "with empty directories") {
 		t.Errorf("%s", out)
 	}
-	addr, _ := startOne(t, c.name, dir, "--voters", "3")
-	for _, name := range []string{"second", "third"} {
-		startOne(t, c.name, filepath.Join(t.TempDir(), name), "--voters", "3", "--expect", "0", "--join", addr)
+	restored, stop := startAround(t, c.name, dir, id)
+
+	stop()
+	if out := follow(t, c, steps("survivor"), "DIR="+dir); !strings.Contains(out, "dry run: nothing was changed") || !strings.Contains(out, "--give-up "+restored) {
+		t.Errorf("%s", out)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		s := objects[statusView](t, call(t, "status", "--cluster", c.name, "--join", addr, "--timing", "fast", "--json").out)
-		if len(s) == 1 && s[0].State == "ok" && s[0].VotersReachable == 3 && s[0].ClusterID != id {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v", s)
-		}
+	if out := follow(t, c, steps("lost-majority"), "DIR="+dir, "CLUSTER_ID="+restored); !strings.Contains(out, "with empty directories") {
+		t.Errorf("%s", out)
 	}
-	if audit := call(t, "audit", "--cluster", c.name, "--join", addr, "--timing", "fast").want(t, codeOK).out; !strings.Contains(audit, "its holder hangs") {
-		t.Errorf("the audit is not kept:\n%s", audit)
-	}
+	startAround(t, c.name, dir, restored)
 	for name := range all {
 		if !run[name] {
 			t.Errorf("steps %s are marked to be run, and no test follows them", name)

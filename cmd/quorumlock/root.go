@@ -25,7 +25,7 @@ type invocation struct {
 // commands are all of them: one file each, named after the command.
 var commands = []func(*invocation) *cobra.Command{
 	newStatus, newMembers, newLocks, newInspect, newSessions, newAudit, newWatch,
-	newRelease, newSession, newTransfer, newDrain, newUndrain, newRemove, newSnapshot,
+	newRelease, newSession, newTransfer, newDrain, newUndrain, newRemove, newSnapshot, newRecover,
 	newRun, newElect, newAgent, newBench, newVersion,
 }
 
@@ -41,7 +41,7 @@ func newRoot(inv *invocation) *cobra.Command {
 		Short: "Look at a quorumlock cluster, operate it, and run commands under its locks",
 		Long: `quorumlock talks to a cluster of services that have the quorumlock library inside.
 
-    export QUORUMLOCK_JOIN=10.0.0.5:7000,10.0.0.6:7000 QUORUMLOCK_CLUSTER=orders
+    export QUORUMLOCK_JOIN=10.0.0.5:7000,10.0.0.6:7000 QUORUMLOCK_CLUSTER_NAME=orders
     quorumlock status
     quorumlock locks jobs/
     quorumlock run jobs/nightly -- ./nightly.sh

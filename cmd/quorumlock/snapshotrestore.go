@@ -61,12 +61,9 @@ type restoreView struct {
 }
 
 func (inv *invocation) snapshotRestore(ctx context.Context, b *backups, from string, o restoreOptions) error {
-	var floor quorumlock.Token
-	var err error
-	if o.floor != "" {
-		if floor, err = quorumlock.ParseToken(o.floor); err != nil {
-			return usage("--token-floor: %w", err)
-		}
+	floor, err := tokenFloor(o.floor)
+	if err != nil {
+		return err
 	}
 	if inv.snapshotKeys, err = b.keys(); err != nil {
 		return err
@@ -101,6 +98,18 @@ func (inv *invocation) snapshotRestore(ctx context.Context, b *backups, from str
 		From: p.full(), Dir: o.dir, DryRun: done.DryRun, Snapshot: viewSnapshot(done.Snapshot), ClusterID: done.ClusterID, ServerID: done.ServerID,
 		TokensAbove: done.TokensAbove.String(), QuarantineMS: done.Quarantine.Milliseconds(),
 	})
+}
+
+// tokenFloor reads --token-floor; "" is none.
+func tokenFloor(s string) (quorumlock.Token, error) {
+	if s == "" {
+		return 0, nil
+	}
+	t, err := quorumlock.ParseToken(s)
+	if err != nil {
+		return 0, usage("--token-floor: %w", err)
+	}
+	return t, nil
 }
 
 // quiet keeps the library's own lines away: the report says the same.
