@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -34,7 +35,7 @@ func (c *connection) flags(flags *pflag.FlagSet) {
 	fromEnv(flags, "cluster", envClusterName)
 	flags.BoolVar(&c.plaintext, "allow-plaintext", false, "talk to other machines without TLS")
 	fromEnv(flags, "allow-plaintext", "QUORUMLOCK_ALLOW_PLAINTEXT")
-	flags.StringVar(&c.timing, "timing", "default", "the members' raft timings: default or fast")
+	flags.StringVar(&c.timing, "timing", "default", "the members' raft timings: default, fast, or Heartbeat,Election,Lease of their Config as in 2s,2s,1s")
 	fromEnv(flags, "timing", "QUORUMLOCK_TIMING")
 	c.secrets.flags(flags)
 }
@@ -42,17 +43,37 @@ func (c *connection) flags(flags *pflag.FlagSet) {
 // config is what a client and an agent have in common.
 func (c *connection) config() (quorumlock.Config, error) {
 	cfg := quorumlock.Config{Cluster: c.cluster, Join: c.join, AllowPlaintext: c.plaintext, SnapshotKeys: c.snapshotKeys}
-	switch c.timing {
-	case "default":
-	case "fast":
-		cfg.Timing = quorumlock.TimingFast
-	default:
-		return cfg, usage("--timing: %q is neither default nor fast", c.timing)
+	timing, err := parseTiming(c.timing)
+	if err != nil {
+		return cfg, err
 	}
+	cfg.Timing = timing
 	if cfg.Cluster == "" {
 		return cfg, usage("which cluster? Set --cluster or %s", envClusterName)
 	}
 	return cfg, c.secrets.apply(&cfg)
+}
+
+// parseTiming reads --timing. Whether the durations fit together is for the library to say.
+func parseTiming(s string) (quorumlock.Timing, error) {
+	switch s {
+	case "default":
+		return quorumlock.TimingDefault, nil
+	case "fast":
+		return quorumlock.TimingFast, nil
+	}
+	var d [3]time.Duration
+	parts := strings.Split(s, ",")
+	for i, part := range parts {
+		var err error
+		if i < len(d) {
+			d[i], err = time.ParseDuration(part)
+		}
+		if err != nil || len(parts) != len(d) {
+			return quorumlock.Timing{}, usage("--timing: %q is neither default nor fast nor three durations with commas between", s)
+		}
+	}
+	return quorumlock.Timing{Heartbeat: d[0], Election: d[1], Lease: d[2]}, nil
 }
 
 // open starts a client of the cluster. It does not wait for it.

@@ -105,7 +105,9 @@ type cluster struct {
 	agents []*exec.Cmd
 }
 
-func startCluster(t *testing.T) *cluster {
+func startCluster(t *testing.T) *cluster { t.Helper(); return startClusterAt(t, "fast") }
+
+func startClusterAt(t *testing.T, timing string) *cluster {
 	t.Helper()
 	addrs, err := demokit.FreeAddrs(3)
 	if err != nil {
@@ -116,7 +118,7 @@ func startCluster(t *testing.T) *cluster {
 	c := &cluster{name: "cli-test", addrs: addrs}
 	var ready []<-chan bool
 	for i, addr := range addrs {
-		agent := program(t, "agent", "--json", "--timing", "fast", "--cluster", c.name, "--name", "web-"+string(rune('1'+i)),
+		agent := program(t, "agent", "--json", "--timing", timing, "--cluster", c.name, "--name", "web-"+string(rune('1'+i)),
 			"--addr", addr, "--join", strings.Join(addrs, ","), "--expect", "3", "--log-level", "warn")
 		out, err := agent.StdoutPipe()
 		if err != nil {

@@ -105,6 +105,47 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestNoLeader asks while a majority is there and has not elected yet: with these timings it cannot have.
+func TestNoLeader(t *testing.T) {
+	c := startClusterAt(t, "5s,5s,2500ms")
+	c.signal(t, syscall.SIGKILL, c.leader(t))
+	for _, command := range []string{"status", "status --json", "members", "locks", "sessions", "audit"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			a := c.call(t, strings.Fields(command)...).want(t, codeDegraded)
+			if a.took > 2*time.Second {
+				t.Errorf("it took %v", a.took)
+			}
+			switch command {
+			case "status":
+				if !strings.HasPrefix(a.out, "STALE: ") || !strings.Contains(a.out, "NO LEADER") || !strings.Contains(a.out, "2 of 3 reachable") {
+					t.Errorf("%s", a.out)
+				}
+			case "status --json":
+				if v := objects[statusView](t, a.out)[0]; v.State != "no_leader" || v.Leader != nil || v.Voters != 3 || v.VotersReachable != 2 || !v.Stale || v.Detail == "" {
+					t.Errorf("%+v", v)
+				}
+			}
+		})
+	}
+}
+
+func TestTiming(t *testing.T) {
+	for text, want := range map[string]quorumlock.Timing{
+		"default": quorumlock.TimingDefault, "fast": quorumlock.TimingFast,
+		"2s,1500ms,1s": {Heartbeat: 2 * time.Second, Election: 1500 * time.Millisecond, Lease: time.Second},
+	} {
+		if got, err := parseTiming(text); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "slow", "2s", "2s,2s", "2s,2s,", "2,2,1", "1s,1s,1s,1s", "2s, 2s, 1s"} {
+		if a := call(t, "status", "--join", "127.0.0.1:1", "--cluster", "x", "--timing", text).want(t, codeUsage); !strings.Contains(a.errs, "--timing") {
+			t.Errorf("%q: %s", text, a.errs)
+		}
+	}
+}
+
 // everywhere waits until all members have applied the log up to index: a follower learns a moment later that an entry is committed.
 func everywhere(t *testing.T, c *cluster, index uint64) {
 	t.Helper()
