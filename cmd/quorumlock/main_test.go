@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,12 +35,22 @@ func TestMain(m *testing.M) {
 	case os.Getenv(asProgram) != "":
 		main()
 	}
+	heedSignals()
 	code := m.Run()
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// heedSignals has children start with the signals' usual effects, also where the tests are run by something that ignores them, as nohup does.
+func heedSignals() {
+	for _, s := range forwarded {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // program starts the program as a process.

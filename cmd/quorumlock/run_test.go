@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,6 +49,7 @@ func TestRunEmbedded(t *testing.T) {
 		{"a grace longer than the lease", []string{"--grace", "9s", "x", "--", "true"}, codeRunFailed, "", "--grace"},
 		{"a signal that is none", []string{"--warn-signal", "NOPE", "x", "--", "true"}, codeRunFailed, "", "NOPE"},
 		{"a TTL that is too short", []string{"--ttl", "100ms", "--grace", "100ms", "x", "--", "true"}, codeRunFailed, "", ""},
+		{"arguments of more than a pipe takes", append([]string{"x", "--", "sh", "-c", "echo $#"}, slices.Repeat([]string{strings.Repeat("a", 100_000)}, 4)...), 0, "3\n", ""},
 		{"what it leaves behind is killed", []string{"x", "--", "sh", "-c", "sleep 60 & exit 3"}, 3, "", "left behind"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,6 +131,39 @@ func TestRunForwardsSignals(t *testing.T) {
 				t.Errorf("exit code %d, said %q", code, said)
 			}
 		})
+	}
+}
+
+// TestRunPassesOnNoIgnoredSignal: where a signal is ignored, as under nohup, it reaches neither the program nor its command.
+func TestRunPassesOnNoIgnoredSignal(t *testing.T) {
+	t.Parallel()
+	cmd := program(t)
+	cmd.Args = []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path, "run", "--embedded", "x", "--", "sh", "-c", "echo ready; read line; echo got $line"}
+	cmd.Path = "/bin/sh"
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if _, err := out.Read(make([]byte, 64)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, "on\n"); err != nil {
+		t.Fatal(err)
+	}
+	said, _ := io.ReadAll(out)
+	if err := cmd.Wait(); err != nil || string(said) != "got on\n" {
+		t.Errorf("%v, said %q", err, said)
 	}
 }
 

@@ -65,9 +65,10 @@ func Start(spec Spec, until Moment) (*Guard, error) {
 	if err != nil {
 		return nil, errors.Join(err, orders.Close(), reports.Close())
 	}
-	g.order(order{Start: &startOrder{Path: spec.Path, Args: spec.Args, Term: spec.Term, Kill: spec.Kill}, Until: &until})
 	go g.listen(spec.Path)
 	go g.overlook()
+	// It waits for the guard to read, for the arguments may be longer than what a pipe takes.
+	_ = json.NewEncoder(orders).Encode(order{Start: &startOrder{Path: spec.Path, Args: spec.Args, Term: spec.Term, Kill: spec.Kill}, Until: &until})
 	return g, nil
 }
 
@@ -111,11 +112,21 @@ func (g *Guard) Stopping() bool {
 
 var errClocks = errors.New("the clocks cannot be read")
 
-const orderBound = 100 * time.Millisecond // a guard that is stopped does not read
-
+// order does not wait: a guard that is stopped does not read, and in the end overlook sees to it. It is tried whatever the time, so that an order is not lost to a pause of this process, as it
+// would be by a deadline for the write. Orders are shorter than what a pipe takes whole or not at all.
 func (g *Guard) order(o order) {
-	_ = g.orders.SetWriteDeadline(time.Now().Add(orderBound))
-	_ = json.NewEncoder(g.orders).Encode(o) // one that does not arrive is overlooked in the end, see overlook
+	line, err := json.Marshal(o)
+	if err != nil {
+		return
+	}
+	conn, err := g.orders.SyscallConn()
+	if err != nil {
+		return // closed
+	}
+	_ = conn.Write(func(fd uintptr) (done bool) {
+		_, _ = syscall.Write(int(fd), append(line, '\n'))
+		return true
+	})
 }
 
 // listen takes the guard's reports until the last one.
