@@ -27,6 +27,9 @@ const (
 	methodRoster transport.Method = 8  // empty: who is in the group
 	methodRead   transport.Method = 9  // wire.ReadRequest: answer from your own state
 	methodWatch  transport.Method = 10 // wire.WatchRequest: what happened since
+
+	methodAct      transport.Method = 11 // wire.ActRequest: do what an operator wants done to the group; answered by wire.LeaveReply
+	methodSnapshot transport.Method = 12 // wire.SnapshotRequest: your state, in pieces
 )
 
 // serve answers one call of another node.
@@ -82,6 +85,20 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 		}
 		reply := n.serveWatch(ctx, req)
 		return wire.AppendWatchReply(nil, &reply), nil
+	case methodAct:
+		req, err := wire.DecodeActRequest(payload)
+		if err != nil {
+			return nil, err
+		}
+		reply := n.serveAct(ctx, req)
+		return wire.AppendLeaveReply(nil, &reply), nil
+	case methodSnapshot:
+		req, err := wire.DecodeSnapshotRequest(payload)
+		if err != nil {
+			return nil, err
+		}
+		reply := n.serveSnapshot(ctx, req)
+		return wire.AppendSnapshotReply(nil, &reply), nil
 	case methodLeave:
 		req, err := wire.DecodeLeaveRequest(payload)
 		if err != nil {
@@ -177,6 +194,13 @@ func (n *Node) join(ctx context.Context, m gossip.Member) error {
 		return err
 	}
 	n.adopt(status.ClusterID)
+	if n.standsOutside(&status) {
+		if err := n.keepIdentity(status.ClusterID); err != nil {
+			return err
+		}
+		n.becomeClient()
+		return nil
+	}
 	req := wire.JoinRequest{
 		ServerID: n.id, Name: n.cfg.Name, Addr: n.endpoint.Advertise(), Zone: n.cfg.Zone, Level: n.binary.Highest(), Boot: n.boot, Client: n.cfg.Role == RoleClient,
 	}
@@ -274,7 +298,7 @@ func (n *Node) pushNews(events []locktable.Event) {
 	var one map[string]*wire.GrantPush
 	for i := range events {
 		e := &events[i]
-		kind, ok := pushKind(e.Kind)
+		kind, ok := pushKind(e)
 		if !ok || e.Node == n.id {
 			continue
 		}
@@ -293,8 +317,10 @@ func (n *Node) pushNews(events []locktable.Event) {
 	}
 }
 
-func pushKind(k locktable.EventKind) (wire.PushKind, bool) {
-	switch k {
+func pushKind(e *locktable.Event) (wire.PushKind, bool) {
+	switch e.Kind {
+	case locktable.EventSessionClosed:
+		return wire.PushLost, e.Note != "" // by force
 	case locktable.EventGranted:
 		return wire.PushGranted, true
 	case locktable.EventForced:

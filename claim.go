@@ -23,20 +23,21 @@ type claim struct {
 }
 
 // newClaim registers a claim before it is proposed: a grant that overtakes the answer finds it. cmd is completed and checked.
-func (s *Session) newClaim(r *request, cmd *locktable.Command) (*claim, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.errLocked(s.node.clock.Now()); err != nil && err != ErrUnsure {
+// ctx bounds the wait for its turn.
+func (s *Session) newClaim(ctx context.Context, op string, r *request, cmd *locktable.Command) (*claim, error) {
+	want := *r
+	name := want.label()
+	seq, err := s.begin(ctx, op, name)
+	if err != nil {
 		return nil, err
 	}
-	seq := s.beginLocked()
+	defer s.mu.Unlock()
 	cmd.Session, cmd.Seq, cmd.Floor = s.id, seq, s.floor
 	if err := locktable.Check(cmd); err != nil {
 		s.finishLocked(seq) // nothing was sent
 		return nil, fieldError(err, nil)
 	}
-	want := *r
-	c := &claim{session: s, seq: seq, want: &want, name: want.label()}
+	c := &claim{session: s, seq: seq, want: &want, name: name}
 	c.settled, c.settle = context.WithCancel(context.Background())
 	s.claims[seq] = c
 	return c, nil

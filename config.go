@@ -34,7 +34,8 @@ type Config struct {
 	// of all nodes at once loses the locks (never the order of tokens). Nobody can tell then whether there was a
 	// cluster before, so each founding without a directory is logged as a warning.
 	Dir string
-	// Addr is the host:port to listen on, TCP and UDP. Port 0 takes a free one. Default "127.0.0.1:0".
+	// Addr is the host:port to listen on, TCP and UDP. Port 0 takes a free one. Default "127.0.0.1:0"; with RoleClient
+	// there is none, and the node is a caller that listens on nothing.
 	Addr string
 	// Advertise is the host:port at which other nodes reach this one: an address, IPv6 in brackets, or a DNS name of at
 	// most 253 bytes. Default: Addr, which then must not be an unspecified address. A loopback address is for nodes on
@@ -93,6 +94,22 @@ type Config struct {
 	TLS *TLSConfig
 	// GossipKeys encrypt gossip packets: keys of 16, 24 or 32 bytes. The first one encrypts, all decrypt.
 	GossipKeys [][]byte
+	// Snapshots is where the leader keeps copies of the state, from which a cluster that was lost with all its disks is
+	// restored (see Restore): the same place everywhere, such as package snapshots/dirsnap on a shared directory, or
+	// snapshots/s3snap. Default nil: none are made. What is in them is in plain text unless SnapshotKeys is set.
+	Snapshots SnapshotStore
+	// SnapshotEvery is how often the leader does: at most once in that time, whoever leads, and not if nothing has
+	// changed since. From 1 s to 30 days. Default 1 hour. Node.SnapshotStatus tells how it goes.
+	SnapshotEvery time.Duration
+	// SnapshotKeep is how many snapshots of this cluster are kept, of those in the store the newest; -1 keeps all.
+	// SnapshotKeepFor keeps those that are younger, however many. What neither keeps is removed after a newer one was
+	// written and read back; those of other cluster ids, also of this name, never are. Default: 48, or with
+	// SnapshotKeepFor set the newest one.
+	SnapshotKeep    int
+	SnapshotKeepFor time.Duration
+	// SnapshotKeys encrypt snapshots (AES-256-GCM): keys of 32 random bytes. The first one encrypts, all decrypt. Keep
+	// them where the loss of the cluster does not reach: without the key there is nothing to restore.
+	SnapshotKeys [][]byte
 	// Logger takes what the node has to say. Default: silence. SlogLogger adapts a *slog.Logger.
 	Logger hclog.Logger
 	// Transport carries everything. Default TCP; tests pass an in-memory one.
@@ -154,7 +171,8 @@ func (c Config) withDefaults() Config {
 	for i, k := range c.GossipKeys {
 		c.GossipKeys[i] = slices.Clone(k)
 	}
-	if c.Addr == "" {
+	c.snapshotDefaults()
+	if c.Addr == "" && c.Role != RoleClient {
 		c.Addr = "127.0.0.1:0"
 	}
 	if c.Name == "" {
@@ -205,9 +223,12 @@ func (c *Config) validate() error {
 	var p problems
 	c.validateNames(&p)
 	c.validateAddresses(&p)
-	c.validateRecord(&p)
+	if !c.caller() {
+		c.validateRecord(&p)
+	}
 	c.validateFounding(&p)
 	c.validateTimes(&p)
+	c.validateSnapshots(&p)
 	if c.RestartInPlace && c.Dir == "" && c.sim.Disk == nil {
 		p.add("RestartInPlace", nil, "needs Dir: without one nothing is known of a former process")
 	}
@@ -218,6 +239,10 @@ func (c *Config) validate() error {
 	}
 	switch {
 	case c.TLS == nil:
+	case c.caller():
+		if c.TLS.Client == nil {
+			p.add("TLS", nil, "Client is needed")
+		}
 	case c.TLS.Server == nil || c.TLS.Client == nil:
 		p.add("TLS", nil, "both Server and Client are needed: every node is both")
 	case len(c.TLS.Server.Certificates) == 0 && c.TLS.Server.GetCertificate == nil && c.TLS.Server.GetConfigForClient == nil:
@@ -264,6 +289,10 @@ func containsControl(s string) bool {
 }
 
 func (c *Config) validateAddresses(p *problems) {
+	if c.caller() {
+		c.validateCaller(p)
+		return
+	}
 	checkHostPort(p, "Addr", c.Addr, true)
 	if c.Advertise != "" {
 		checkHostPort(p, "Advertise", c.Advertise, false)

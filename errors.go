@@ -41,6 +41,10 @@ var (
 	// ErrQuarantine: the cluster was recovered (see Recover) a moment ago and grants no lock yet. TryLock says so at
 	// once, other calls if they end before the quarantine does.
 	ErrQuarantine = errors.New("in quarantine")
+	// ErrRefused: an operator's act was not done, for the reason that stands in the error; the group is as it was.
+	ErrRefused = errors.New("refused")
+	// ErrNoSession: the cluster knows no session of that id (any more).
+	ErrNoSession = errors.New("no such session")
 	// ErrOverloaded: the cluster refuses new work for now; nothing was done.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrClusterChanged: the node met another cluster of the same name, or its own was founded anew.
@@ -129,7 +133,7 @@ const (
 	// CauseExpired: the node's own deadline passed without an answer of the cluster, or the cluster expired the
 	// session.
 	CauseExpired Cause = iota + 1
-	// CauseForced: somebody released the lock by force.
+	// CauseForced: somebody released the lock by force, or ended its session.
 	CauseForced
 	// CauseSessionClosed: the owner closed the session that held it.
 	CauseSessionClosed
@@ -374,7 +378,7 @@ func (e *noQuorumError) Unwrap() []error {
 func refusal(op, name string, r *locktable.Result) error {
 	switch r.Code {
 	case locktable.CodeNoSession:
-		return &LostError{Name: name, Cause: CauseExpired, Reason: "the cluster does not know the session"}
+		return sessionGone(name, r)
 	case locktable.CodeLocked:
 		e := &LockedError{Name: cmp.Or(r.Detail, name), Queue: r.Waiters}
 		if r.Blocker != nil {
@@ -394,6 +398,16 @@ func refusal(op, name string, r *locktable.Result) error {
 		return &WaitError{Op: op, Name: name, Err: &FieldError{Field: "command", Problem: r.Detail}}
 	}
 	return &WaitError{Op: op, Name: name, Err: fmt.Errorf("unexpected answer %d %s", r.Code, r.Detail)}
+}
+
+// sessionGone tells of a session that the cluster does not know, as it does not know one that an operator ended.
+func sessionGone(name string, r *locktable.Result) *LostError {
+	for _, l := range r.Lost {
+		if l.Cause == locktable.LostSession {
+			return &LostError{Name: name, Cause: CauseForced, Actor: l.Actor, Reason: l.Reason}
+		}
+	}
+	return &LostError{Name: name, Cause: CauseExpired, Reason: "the cluster does not know the session"}
 }
 
 // ended is the ctx error with the cause its owner gave, if that differs.

@@ -31,6 +31,10 @@ func (n *Node) foundingEnv() membership.Env {
 
 // runFounding brings the node into a cluster, founded, joined or known from before, and then tells.
 func (n *Node) runFounding() {
+	if n.cfg.caller() {
+		n.attach()
+		return
+	}
 	n.lookAround()
 	if err := n.founding.Run(n.life); err != nil {
 		if n.life.Err() == nil {
@@ -241,11 +245,17 @@ func (n *Node) named(servers []membership.Server) []membership.Server {
 // newGossip is the real gossip, or the plain one for simulation.
 func newGossip(env *sim.Env, opt gossip.Options) (gossip.Gossip, error) {
 	if env.MemoryGossip {
-		opt.Resolve = env.Resolve
-		if opt.Resolve == nil { // a simulated network knows no other names than its hosts'
-			opt.Resolve = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
-		}
+		opt.Resolve = resolverOf(env)
 		return gossip.NewMemory(opt)
 	}
 	return gossip.NewMemberlist(opt)
+}
+
+// resolverOf is the simulated network's DNS, nil for the real one.
+func resolverOf(env *sim.Env) func(context.Context, string) ([]string, error) {
+	if !env.MemoryGossip || env.Resolve != nil {
+		return env.Resolve
+	}
+	// A simulated network knows no other names than its hosts'.
+	return func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 }

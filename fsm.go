@@ -34,6 +34,7 @@ type fsm struct {
 
 	mu      sync.Mutex
 	table   *locktable.Table
+	term    uint64 // of the last entry applied
 	stamps  *expiry.Tracker
 	effects locktable.Effects // reused from entry to entry
 	hashes  *stateHashes
@@ -86,6 +87,7 @@ func founds(b *wire.Batch) bool {
 func (f *fsm) applyBatch(entry *raft.Log, batch *wire.Batch) []locktable.Result {
 	eff := &f.effects
 	eff.Events, eff.Renewed, eff.Ended, eff.Drains = eff.Events[:0], eff.Renewed[:0], eff.Ended[:0], eff.Drains[:0]
+	f.term = entry.Term
 	results := make([]locktable.Result, len(batch.Commands))
 	for i := range batch.Commands {
 		results[i] = f.table.Apply(entry.Index, entry.Term, batch.Wall, &batch.Commands[i], eff)
@@ -141,9 +143,9 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		f.fail(err)
 		return err
 	}
-	group := f.newestGroup()
+	group, term := f.newestGroup()
 	f.mu.Lock()
-	f.table, f.bytes, f.group = table, 0, group
+	f.table, f.term, f.bytes, f.group = table, term, 0, group
 	f.hashes.replaced()
 	f.restamp()
 	h := table.Header()
@@ -195,16 +197,16 @@ func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
 }
 
 // newestGroup is the configuration in the newest snapshot, which has the one that is being restored, or, if this member took a later one itself, one
-// that was committed later: either stands until the log brings another. Not known if the snapshots cannot be listed.
-func (f *fsm) newestGroup() electorate {
+// that was committed later: either stands until the log brings another. Not known if the snapshots cannot be listed. term is that snapshot's.
+func (f *fsm) newestGroup() (group electorate, term uint64) {
 	if f.snapshots == nil {
-		return electorate{}
+		return electorate{}, 0
 	}
 	list, err := f.snapshots.List()
 	if err != nil || len(list) == 0 {
-		return electorate{}
+		return electorate{}, 0
 	}
-	return newElectorate(list[0].ConfigurationIndex, list[0].Configuration)
+	return newElectorate(list[0].ConfigurationIndex, list[0].Configuration), list[0].Term
 }
 
 func (f *fsm) electorate() electorate {
@@ -247,6 +249,13 @@ func (f *fsm) view() *locktable.Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.table.Snapshot()
+}
+
+// viewOf is view, and the term of the last entry in it.
+func (f *fsm) viewOf() (state *locktable.Snapshot, term uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.table.Snapshot(), f.term
 }
 
 func (f *fsm) bytesSinceSnapshot() uint64 {

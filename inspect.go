@@ -45,7 +45,7 @@ type Waiter struct {
 	Permits  int // of a semaphore
 }
 
-// ReadOption changes where Inspect, Locks and Members get their answer from. Local gives the only one there is.
+// ReadOption changes where Inspect, Locks, Members and Snapshot get their answer from. Local gives the only one there is.
 type ReadOption func(*reading)
 
 type reading struct{ local bool }

@@ -36,6 +36,7 @@ type leadership struct {
 	batch    *commit.Batcher
 	progress *progress
 
+	life context.Context // ends with the leadership
 	stop context.CancelFunc
 	done sync.WaitGroup
 	// change has one slot: who holds it may change the membership, so that each change is judged on the configuration that the former one left. Not a
@@ -77,7 +78,7 @@ func (n *Node) startLeadership(term uint64) *leadership {
 	l := &leadership{node: n, term: term, promoted: n.clock.Now(), elected: time.Now(), progress: newProgress(n.binary.Highest()), change: make(chan struct{}, 1)}
 	l.batch = commit.New(commit.Env{Propose: n.group.propose, Urgent: n.fsm.urgent}, commit.Options{})
 	ctx, stop := context.WithCancel(n.life)
-	l.stop = stop
+	l.life, l.stop = ctx, stop
 	n.log.Info("leading", "term", term)
 	l.done.Add(1)
 	go func() {
@@ -239,6 +240,9 @@ func (l *leadership) runMembership(ctx context.Context) {
 			return
 		}
 		l.probeAll(ctx)
+		if err := l.stepAside(ctx); err != nil && ctx.Err() == nil {
+			l.node.log.Warn("leading on", "error", err)
+		}
 		if _, err := l.reconcile(ctx); err != nil && ctx.Err() == nil {
 			l.node.log.Warn("membership not changed", "error", err)
 		}
@@ -276,6 +280,7 @@ func (l *leadership) view() membership.View {
 	config := l.node.named(servers)
 	return membership.View{
 		Self: l.node.id, Config: config, Progress: l.progress.of(l.node.id, l.node.cfg.Zone, config, index, l.node.group.term()), Wanted: l.node.cfg.Voters, Grace: graceVoter,
+		Drained: l.node.fsm.aside(),
 	}
 }
 

@@ -56,6 +56,29 @@ func (n *Node) mayAsk(ctx context.Context, op, name string, c *locktable.Command
 	return nil
 }
 
+// awaitLevel is mayAsk with patience: a cluster that was founded, or upgraded, a moment ago is raised within two rounds of its leader's probes.
+func (n *Node) awaitLevel(ctx context.Context, op, name string, c *locktable.Command) error {
+	for end := time.Now().Add(raiseBound); ; pause(ctx, pace) {
+		err := n.mayAsk(ctx, op, name, c)
+		if err == nil || !errors.Is(err, ErrLevel) || n.binary.Highest() < n.binary.Needs(c) || time.Now().After(end) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// askLater is ask for commands that came with a later level.
+func (n *Node) askLater(ctx context.Context, op string, c *locktable.Command) (locktable.Result, error) {
+	if err := n.awaitMember(ctx, op, ""); err != nil {
+		return locktable.Result{}, err
+	}
+	if err := n.awaitLevel(ctx, op, "", c); err != nil {
+		return locktable.Result{}, err
+	}
+	return n.ask(ctx, op, "", c)
+}
+
+const raiseBound = 2 * time.Second
+
 const (
 	catchUpBound = time.Second // a follower applies within a tenth of it
 	catchUpPace  = 10 * time.Millisecond

@@ -20,6 +20,7 @@ type Member struct {
 	Alive    bool // believed alive by gossip, which notices a death after some seconds
 	Leader   bool // leads, by the word of the newest term heard
 	Self     bool // this node
+	Drained  bool // an operator had it give up its vote (Node.Drain); of a client's Members with Local not known, and false
 
 	// Reachable says that it answered within a second. What follows is what it said, or for this node what it knows
 	// itself; zero otherwise.
@@ -38,10 +39,19 @@ func (n *Node) Members(ctx context.Context, opts ...ReadOption) ([]Member, error
 	if err := n.usable(ctx, "members"); err != nil {
 		return nil, err
 	}
+	if n.cfg.caller() {
+		if err := n.awaitMember(ctx, "members", ""); err != nil {
+			return nil, err
+		}
+	}
 	list := n.membersNow()
 	leader, term := n.leader()
 	var mu sync.Mutex
 	var asked sync.WaitGroup
+	var drained map[string]bool
+	if !n.isClient() || !readingOf(opts).local {
+		asked.Go(func() { drained = n.drained(ctx) })
+	}
 	for i := range list {
 		m := &list[i]
 		if m.Self {
@@ -66,7 +76,7 @@ func (n *Node) Members(ctx context.Context, opts ...ReadOption) ([]Member, error
 		return nil, &WaitError{Op: "members", Err: ended(ctx)}
 	}
 	for i := range list {
-		list[i].Leader = list[i].ServerID == leader
+		list[i].Leader, list[i].Drained = list[i].ServerID == leader, drained[list[i].ServerID]
 	}
 	return list, nil
 }

@@ -28,11 +28,13 @@ import (
 // Node is one instance's member of a cluster. It serves as soon as Open returns; locking works once a quorum has
 // formed, which Ready waits for. All methods are safe for concurrent use.
 type Node struct {
-	cfg   Config
-	id    string // server id
-	boot  string // random, made at each start
-	log   hclog.Logger
-	clock clock.Source
+	cfg  Config
+	id   string // server id
+	boot string // random, made at each start
+	// opened is when Open began.
+	opened time.Time
+	log    hclog.Logger
+	clock  clock.Source
 	// binary is what this binary understands of the log and of snapshots.
 	binary wire.Binary
 
@@ -40,6 +42,7 @@ type Node struct {
 	endpoint transport.Endpoint
 	calls    *transport.Calls
 	gossip   gossip.Gossip
+	seeds    *gossip.Seeds // of a caller, whose gossip it is, too; else nil
 	fsm      *fsm
 	group    *group
 	router   *router.Router
@@ -49,13 +52,19 @@ type Node struct {
 	trips    roundTrips
 	lines    quiet.Limiter
 
-	lead      atomic.Pointer[leadership]
-	leaders   *signal // wakes whoever waits for another leader
-	standing  standing
-	roster    atomic.Pointer[roster]
+	lead     atomic.Pointer[leadership]
+	leaders  *signal // wakes whoever waits for another leader
+	standing standing
+	roster   atomic.Pointer[roster]
+	// unattached is why a caller has found no member yet.
+	unattached atomic.Pointer[error]
+	// reader is the member that answered a client's reads last.
+	reader    atomic.Pointer[router.Peer]
 	names     nameBook
 	cuts      raftCuts
 	farewells farewells
+	given     givenStates
+	backups   backups
 	answers   atomic.Pointer[answers]
 	foreign   atomic.Pointer[foreignCluster]
 	// duplicate is set when this process was found to run on a copy of another live one's data directory.
@@ -107,7 +116,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, clock: cfg.sim.Clock, binary: cfg.sim.Binary, boot: newID(), hub: hub.NewHub(watchHistory), leaders: newSignal(),
 		opening: make(chan struct{}, 1), identity: make(chan struct{}, 1), member: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
-		started: make(chan struct{}), departing: make(chan struct{}),
+		started: make(chan struct{}), departing: make(chan struct{}), opened: time.Now(),
 	}
 	if n.clock == nil {
 		n.clock = clock.System()
@@ -135,6 +144,7 @@ func newID() string {
 
 // start brings up the parts from the bottom to the top. What it has started when it fails, stopParts ends.
 func (n *Node) start(ctx context.Context) error {
+	n.standing.client.Store(n.cfg.caller())
 	if err := n.tryAddress(); err != nil {
 		return err
 	}
@@ -179,6 +189,9 @@ func (n *Node) start(ctx context.Context) error {
 	n.spawn(n.runClient)
 	n.spawn(n.runSnapshots)
 	n.spawn(n.runDivergence)
+	if n.cfg.Snapshots != nil {
+		n.spawn(n.runBackups)
+	}
 	if n.cfg.RestartInPlace {
 		n.spawn(n.endFormer)
 	}
@@ -197,6 +210,9 @@ func (n *Node) isStarted() bool {
 // tryAddress finds out that the address is in use before the data directory is touched. (The port itself is opened later, since handshakes need the
 // server id that the directory holds; who takes the port in between makes Open fail then.)
 func (n *Node) tryAddress() error {
+	if n.cfg.caller() {
+		return nil
+	}
 	probe, err := n.cfg.Transport.Listen(n.transportConfig(newID()))
 	if err != nil {
 		return addressError(err)
@@ -207,7 +223,7 @@ func (n *Node) tryAddress() error {
 func (n *Node) transportConfig(id string) transport.Config {
 	conf := transport.Config{
 		Addr: n.cfg.Addr, Advertise: n.cfg.Advertise, Cluster: n.cfg.Cluster, ServerID: id, ClusterID: n.clusterIDNow, RaftClusterID: n.raftClusterID,
-		AllowPlaintext: n.cfg.AllowPlaintext, Logger: n.log.Named("transport"), OnForeign: n.metForeign,
+		AllowPlaintext: n.cfg.AllowPlaintext, Logger: n.log.Named("transport"), OnForeign: n.metForeign, DialOnly: n.cfg.caller(),
 	}
 	if t := n.cfg.TLS; t != nil {
 		conf.TLS = &transport.TLS{Server: t.Server, Client: t.Client}
@@ -252,6 +268,9 @@ func (n *Node) listen() error {
 }
 
 func (n *Node) startGossip() error {
+	if n.cfg.caller() {
+		return n.startSeeds()
+	}
 	var err error
 	n.gossip, err = newGossip(n.cfg.sim, gossip.Options{
 		Endpoint: n.endpoint, ServerID: n.id, Cluster: n.cfg.Cluster, Meta: n.meta(), Started: n.store.Started(), Seeds: n.cfg.Join, Keys: n.cfg.GossipKeys,
@@ -284,7 +303,7 @@ func directoryError(err error) error {
 // ID is the server id: random, made with the data directory (or at each start without one), never reused.
 func (n *Node) ID() string { return n.id }
 
-// Addr is the address that other nodes are told.
+// Addr is the address that other nodes are told, "" of a caller (see RoleClient).
 func (n *Node) Addr() string { return n.endpoint.Advertise() }
 
 // ClusterID is the id of the cluster the node belongs to, "" while it belongs to none.
@@ -371,7 +390,7 @@ func (n *Node) awaitMember(ctx context.Context, op, name string) error {
 	case <-n.life.Done():
 		return &WaitError{Op: op, Name: name, Err: ErrClosed}
 	case <-ctx.Done():
-		return &WaitError{Op: op, Name: name, Waiting: n.founding.Status(), Err: joined(ended(ctx), true), unsent: true}
+		return &WaitError{Op: op, Name: name, Waiting: n.standingBy(), Err: joined(ended(ctx), true), unsent: true}
 	}
 }
 

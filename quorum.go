@@ -46,11 +46,19 @@ func (n *Node) askVoters(ctx context.Context) {
 	n.answers.Store(&count)
 }
 
+// standingBy says what a node that belongs to no cluster yet waits for.
+func (n *Node) standingBy() string {
+	if n.cfg.caller() {
+		return n.whyUnattached()
+	}
+	return n.founding.Status()
+}
+
 // why says for people why there may be no leader. It asks nobody: it is called when somebody's time is over. What runRejoin learned in the last seconds
 // counts; before that there is only what gossip believes, which takes seconds to notice a death.
 func (n *Node) why() string {
 	if !n.isMember() {
-		return n.founding.Status()
+		return n.standingBy()
 	}
 	if a := n.answers.Load(); a != nil && time.Since(a.at) < answersFresh {
 		if 2*a.answered > a.voters {

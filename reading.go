@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
@@ -15,13 +16,19 @@ import (
 
 // readState answers an inspection or a page from the nearest state: this node's own, or if it is a client that of the first member to answer.
 func (n *Node) readState(ctx context.Context, op, name string, cmd *locktable.Command) (locktable.Result, time.Duration, error) {
+	if n.cfg.Role == RoleClient {
+		if err := n.awaitMember(ctx, op, name); err != nil {
+			return locktable.Result{}, 0, err
+		}
+	}
 	if !n.isClient() {
 		return n.readOwn(cmd)
 	}
-	reply, _, err := firstAnswer(ctx, n.members(), func(ctx context.Context, p router.Peer) (wire.ReadReply, error) {
+	reply, from, err := firstAnswer(ctx, n.readable(), func(ctx context.Context, p router.Peer) (wire.ReadReply, error) {
 		return n.callRead(ctx, p, cmd)
 	})
 	if err == nil {
+		n.reader.Store(&from)
 		return reply.Result, reply.Age, nil
 	}
 	err = ErrNoQuorum
@@ -29,6 +36,17 @@ func (n *Node) readState(ctx context.Context, op, name string, cmd *locktable.Co
 		err = ended(ctx)
 	}
 	return locktable.Result{}, 0, &WaitError{Op: op, Name: name, Waiting: "no member answers this client, which has no state of its own", Err: err}
+}
+
+// readable are the members to read from: first the one that answered last, since in an outage those before it in any other order may all be dead.
+func (n *Node) readable() []router.Peer {
+	peers := n.members()
+	last := n.reader.Load()
+	if i := slices.IndexFunc(peers, func(p router.Peer) bool { return last != nil && p == *last }); i > 0 {
+		copy(peers[1:i+1], peers[:i])
+		peers[0] = *last
+	}
+	return peers
 }
 
 func (n *Node) callRead(ctx context.Context, p router.Peer, cmd *locktable.Command) (wire.ReadReply, error) {
@@ -62,6 +80,8 @@ func (n *Node) readOwn(cmd *locktable.Command) (locktable.Result, time.Duration,
 		}
 		infos, more := n.fsm.list(prefix, cmd.After)
 		return locktable.Result{Code: locktable.CodeOK, Infos: infos, More: more}, age, nil
+	case cmd.Op == locktable.OpSessions || cmd.Op == locktable.OpAudit:
+		return n.fsm.page(cmd), age, nil
 	}
 	return locktable.Result{}, 0, errNotARead
 }

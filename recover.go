@@ -133,24 +133,33 @@ func Recover(ctx context.Context, cfg Config, opt RecoverOptions) (*Recovery, er
 const maxTokenFloor = 1 << 52
 
 func (c *Config) validateRecovery(opt RecoverOptions) error {
-	var errs []error
-	if c.Dir == "" && c.sim.Disk == nil {
-		errs = append(errs, &FieldError{Field: "Config.Dir", Problem: "is needed: what is kept in memory is gone with its process"})
-	}
-	if c.Role == RoleClient {
-		errs = append(errs, &FieldError{Field: "Config.Role", Value: c.Role, Problem: "a client keeps no state, and the new cluster would have no other member"})
-	}
+	errs := c.offlineProblems("the new cluster would have no other member")
 	if opt.GiveUp == "" && !opt.DryRun {
 		errs = append(errs, &FieldError{
 			Field: "RecoverOptions.GiveUp", Problem: "must name the cluster that is given up; a dry run tells its id",
 		})
 	}
-	if opt.TokenFloor < 0 || opt.TokenFloor > maxTokenFloor {
-		errs = append(errs, &FieldError{
-			Field: "RecoverOptions.TokenFloor", Value: opt.TokenFloor, Problem: fmt.Sprintf("must lie between 0 and %d", maxTokenFloor),
-		})
-	}
+	errs = append(errs, checkFloor("RecoverOptions.TokenFloor", opt.TokenFloor))
 	return errors.Join(errs...)
+}
+
+// offlineProblems is what the Config of a node that a cluster is made of must not be.
+func (c *Config) offlineProblems(client string) []error {
+	var errs []error
+	if c.Dir == "" && c.sim.Disk == nil {
+		errs = append(errs, &FieldError{Field: "Config.Dir", Problem: "is needed: what is kept in memory is gone with its process"})
+	}
+	if c.Role == RoleClient {
+		errs = append(errs, &FieldError{Field: "Config.Role", Value: c.Role, Problem: "a client keeps no state, and " + client})
+	}
+	return errs
+}
+
+func checkFloor(field string, floor Token) error {
+	if floor < 0 || floor > maxTokenFloor {
+		return &FieldError{Field: field, Value: floor, Problem: fmt.Sprintf("must lie between 0 and %d", maxTokenFloor)}
+	}
+	return nil
 }
 
 func openSurvivor(ctx context.Context, cfg *Config, opt RecoverOptions) (*store.Store, error) {
@@ -191,7 +200,7 @@ func recoverStore(ctx context.Context, s *store.Store, cfg *Config, opt RecoverO
 	if clk == nil {
 		clk = clock.System()
 	}
-	counter, err := raisedCounter(old.Counter, was.lastEntry, clk.Now().Wall, opt.TokenFloor)
+	counter, err := raisedCounter("RecoverOptions.TokenFloor", old.Counter, was.lastEntry, clk.Now().Wall, opt.TokenFloor)
 	if err != nil {
 		return nil, err
 	}
@@ -235,14 +244,14 @@ const microseconds = "2006-01-02T15:04:05.000000Z"
 
 // raisedCounter is what all new tokens exceed. Tokens start at the wall clock in microseconds and rise by less than one in each,
 // so a clock that is right is ahead of all that the lost members may have granted (A5 in DESIGN.md); one that is behind what this
-// member knows is not right, and only somebody who knows the highest token can do without it.
-func raisedCounter(known locktable.Rev, lastEntry, now time.Time, floor Token) (locktable.Rev, error) {
+// member knows is not right, and only somebody who knows the highest token can do without it. The error names field.
+func raisedCounter(field string, known locktable.Rev, lastEntry, now time.Time, floor Token) (locktable.Rev, error) {
 	own := time.UnixMicro(int64(known))
 	if lastEntry.After(own) {
 		own = lastEntry
 	}
 	if floor == 0 && now.Before(own) {
-		return 0, &FieldError{Field: "RecoverOptions.TokenFloor", Problem: fmt.Sprintf(
+		return 0, &FieldError{Field: field, Problem: fmt.Sprintf(
 			"is needed: this machine's clock (%s) is behind the cluster's own time (%s), so new tokens might not exceed those that the "+
 				"lost members granted; set the clock, or name the highest token that a fenced resource has seen",
 			now.UTC().Format(microseconds), own.UTC().Format(microseconds))}
@@ -264,14 +273,6 @@ func reportOf(s *store.Store, was *survivor, next *locktable.Table) *Recovery {
 			r.Others = append(r.Others, m.ID)
 		}
 	}
-	for c := range was.state.Claims() {
-		switch {
-		case c.Barred:
-		case c.Grant == 0:
-			r.Waiting++
-		default:
-			r.Holds++
-		}
-	}
+	r.Holds, r.Waiting = countClaims(was.state)
 	return r
 }

@@ -29,7 +29,7 @@ func TestRaisedCounter(t *testing.T) {
 		"floor above a clock that is right":  {at(-time.Hour), now, Token(at(time.Hour)), at(time.Hour)},
 		"floor below a clock that is right":  {at(-time.Hour), now, 5, at(0)},
 	} {
-		got, err := raisedCounter(test.known, test.lastEntry, now, test.floor)
+		got, err := raisedCounter("RecoverOptions.TokenFloor", test.known, test.lastEntry, now, test.floor)
 		if got != test.want || (err == nil) != (test.want != 0) {
 			t.Errorf("%s: %d, %v; want %d", name, got, err, test.want)
 		}

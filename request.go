@@ -208,7 +208,7 @@ func (r *request) acquire(ctx context.Context, op string, try bool) (*Hold, erro
 	}
 	cmd := r.command()
 	cmd.Try = try
-	c, err := s.newClaim(r, cmd)
+	c, err := s.newClaim(ctx, op, r, cmd)
 	if err != nil {
 		return nil, err
 	}

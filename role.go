@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
 // Role is what an instance may become in its cluster.
@@ -20,6 +22,9 @@ const (
 	// RoleClient never replicates and never founds: the instance uses the cluster of the others. All of the API works
 	// the same; each call goes to a member over the network, and so does what would otherwise be read from the
 	// instance's own state (Watch, Observe, and reads with Local).
+	//
+	// Without Config.Addr it is a caller, for processes outside the deployment such as tools: it opens no port, is told
+	// to nobody (Members does not list it, and its Name need not be its own), and keeps nothing.
 	RoleClient
 )
 
@@ -82,6 +87,14 @@ func (n *Node) becomeClient() {
 	n.publishMeta()
 	n.hub.Move()
 	n.leaderMayHaveChanged()
+}
+
+// outageAfter is how long a node that is a client by its Config asks for the leader before it goes by the word of a member that hears none.
+const outageAfter = time.Second
+
+// standsOutside tells whether a client belongs to the cluster on one member's word: while there is no leader nobody can say whether its name is free, and its reads are for just then.
+func (n *Node) standsOutside(member *wire.StatusReply) bool {
+	return n.cfg.Role == RoleClient && member.LeaderID == "" && time.Since(n.opened) > outageAfter
 }
 
 // becomeReplica takes in that a leader speaks to this node again.

@@ -18,6 +18,7 @@ import (
 type roster struct {
 	leader  string
 	term    uint64
+	index   uint64 // where the configuration stands in the log
 	level   uint32 // feature level
 	servers []membership.Server
 }
@@ -92,7 +93,8 @@ func (n *Node) followGroup(ctx context.Context) {
 		counted.Go(func() { n.askVoters(ctx) })
 		defer counted.Wait()
 	}
-	reply, _, err := firstAnswer(ctx, n.members(), n.callRoster)
+	known := n.members()
+	reply, _, err := firstAnswer(ctx, append(known, n.seedPeers(known)...), n.callRoster)
 	if err == nil {
 		n.noteRoster(&reply)
 		if reply.LeaderID != old {
@@ -118,8 +120,18 @@ func (n *Node) loseLeader() {
 	n.leaderMayHaveChanged()
 }
 
+// noteHearsay takes in who is in the group from a member that hears no leader, or from a client, unless more is known already. It is how a client that comes when there is no
+// leader gets to know the survivors.
+func (n *Node) noteHearsay(reply *wire.RosterReply) {
+	was := n.roster.Load()
+	if len(reply.Servers) == 0 || was != nil && (was.leader != "" || reply.Index < was.index) {
+		return
+	}
+	n.noteRoster(reply)
+}
+
 func (n *Node) noteRoster(reply *wire.RosterReply) {
-	r := &roster{leader: reply.LeaderID, term: reply.Term, level: reply.Level}
+	r := &roster{leader: reply.LeaderID, term: reply.Term, index: reply.Index, level: reply.Level}
 	for _, s := range reply.Servers {
 		r.servers = append(r.servers, membership.Server{ID: s.ServerID, Voter: s.Voter})
 		if s.Addr != "" && s.ServerID != n.id {
@@ -128,6 +140,7 @@ func (n *Node) noteRoster(reply *wire.RosterReply) {
 		n.names.learn(s.ServerID, s.Name)
 	}
 	n.roster.Store(r)
+	n.keepAddresses(r)
 }
 
 // members are those whom a client asks, in this order: the leader, the others in the group, and whoever else belongs to the cluster.
@@ -171,17 +184,24 @@ func (n *Node) clusterMembers() []gossip.Member {
 }
 
 func (n *Node) callRoster(ctx context.Context, p router.Peer) (wire.RosterReply, error) {
+	reply, err := n.askRoster(ctx, p)
+	if err == nil && reply.ClusterID == n.clusterIDNow() && reply.LeaderID == "" {
+		n.noteHearsay(&reply)
+	}
+	if err == nil && (reply.ClusterID != n.clusterIDNow() || reply.LeaderID == "") {
+		err = errNoRoster
+	}
+	return reply, err
+}
+
+func (n *Node) askRoster(ctx context.Context, p router.Peer) (wire.RosterReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	b, err := n.calls.Call(ctx, p.Addr, p.ID, methodRoster, nil)
 	if err != nil {
 		return wire.RosterReply{}, err
 	}
-	reply, err := wire.DecodeRosterReply(b)
-	if err == nil && (reply.ClusterID != n.clusterIDNow() || reply.LeaderID == "") {
-		err = errNoRoster
-	}
-	return reply, err
+	return wire.DecodeRosterReply(b)
 }
 
 // errNoRoster is of a member that hears no leader, a client, or a node of another cluster.
@@ -190,11 +210,16 @@ var errNoRoster = errors.New("does not know the group")
 // rosterReply is this member's word on the group; that of a client is hearsay, and names no leader.
 func (n *Node) rosterReply() wire.RosterReply {
 	reply := wire.RosterReply{ClusterID: n.clusterIDNow()}
-	if n.isClient() || n.failed() != nil {
+	if n.failed() != nil {
 		return reply
 	}
-	servers, index := n.group.configuration()
-	reply.LeaderID, reply.Term, reply.Index, reply.Level = n.group.leader(), n.group.term(), index, n.level()
+	var servers []membership.Server
+	if !n.isClient() {
+		servers, reply.Index = n.group.configuration()
+		reply.LeaderID, reply.Term, reply.Level = n.group.leader(), n.group.term(), n.level()
+	} else if r := n.roster.Load(); r != nil {
+		servers, reply.Index, reply.Term, reply.Level = slices.Clone(r.servers), r.index, r.term, r.level
+	}
 	for _, s := range n.named(servers) {
 		reply.Servers = append(reply.Servers, wire.RosterServer{ServerID: s.ID, Name: s.Name, Addr: s.Addr, Voter: s.Voter})
 	}

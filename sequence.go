@@ -1,6 +1,7 @@
 package quorumlock
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"time"
@@ -18,16 +19,74 @@ func (s *Session) beginLocked() uint64 {
 	return s.seq
 }
 
+// maxAhead bounds how far requests that ask for something run ahead of the floor: half of the answers that the cluster remembers for a session. Releases and withdrawals have the other half.
+// One slow request holds the floor down, and without this bound a crowd beside it would be refused, each one withdrawn by a command of its own, and that refused again.
+const maxAhead = locktable.MaxFinished / 2
+
+// begin takes the next sequence of a request that asks for something. While there are too many ahead of the floor it waits its turn, at most until ctx ends. Unless it returns an error,
+// mu is held afterwards.
+func (s *Session) begin(ctx context.Context, op, name string) (uint64, error) {
+	s.mu.Lock()
+	if err := s.errLocked(s.node.clock.Now()); err != nil && err != ErrUnsure {
+		s.mu.Unlock()
+		return 0, err
+	}
+	if s.line.Len() == 0 && s.roomLocked() {
+		return s.beginLocked(), nil
+	}
+	turn := make(chan uint64, 1)
+	place := s.line.PushBack(turn)
+	s.mu.Unlock()
+	select {
+	case seq := <-turn:
+		s.mu.Lock()
+		if err := s.errLocked(s.node.clock.Now()); err != nil && err != ErrUnsure {
+			s.finishLocked(seq) // nothing was sent
+			s.mu.Unlock()
+			return 0, err
+		}
+		return seq, nil
+	case <-s.taking.Done():
+	case <-ctx.Done():
+	}
+	s.leaveLine(place)
+	if err := s.Err(); err != nil && err != ErrUnsure {
+		return 0, err
+	}
+	return 0, s.withQuorum(&WaitError{Op: op, Name: name, Waiting: "many requests of the session have no answer yet", Err: ended(ctx), unsent: true})
+}
+
+func (s *Session) roomLocked() bool { return s.seq+1-s.floor < maxAhead }
+
+// admitLocked gives those who wait their turn as much as there is room for.
+func (s *Session) admitLocked() {
+	for first := s.line.Front(); first != nil && s.roomLocked(); first = s.line.Front() {
+		s.line.Remove(first).(chan uint64) <- s.beginLocked()
+	}
+}
+
+func (s *Session) leaveLine(place *list.Element) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case seq := <-place.Value.(chan uint64):
+		s.finishLocked(seq) // nothing was sent
+	default:
+		s.line.Remove(place)
+	}
+}
+
 // finishLocked notes that a sequence has its first answer. A claim that waits counts as answered: live claims are found whatever the floor
 // is, so a long wait does not make the cluster remember everything that was answered after it.
 func (s *Session) finishLocked(seq uint64) {
 	delete(s.open, seq)
 	for s.floor <= s.seq {
 		if _, open := s.open[s.floor]; open {
-			return
+			break
 		}
 		s.floor++
 	}
+	s.admitLocked()
 }
 
 func (s *Session) finish(seq uint64) {
@@ -44,13 +103,12 @@ func (s *Session) once(ctx context.Context, op, name string, cmd *locktable.Comm
 
 // onceThen is once, and calls over as soon as no copy of the command can take effect any more: at its answer, or after it was withdrawn.
 func (s *Session) onceThen(ctx context.Context, op, name string, cmd *locktable.Command, over func()) (locktable.Result, error) {
-	s.mu.Lock()
-	if err := s.errLocked(s.node.clock.Now()); err != nil && err != ErrUnsure {
-		s.mu.Unlock()
+	seq, err := s.begin(ctx, op, name)
+	if err != nil {
 		over()
 		return locktable.Result{}, err
 	}
-	cmd.Seq, cmd.Floor = s.beginLocked(), s.floor
+	cmd.Seq, cmd.Floor = seq, s.floor
 	s.mu.Unlock()
 	both, stop := s.during(ctx)
 	defer stop()

@@ -1,6 +1,7 @@
 package quorumlock
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -44,6 +45,7 @@ type Session struct {
 	seq    uint64              // last sequence used
 	floor  uint64              // lowest sequence without an answer
 	open   map[uint64]struct{} // sequences without an answer
+	line   list.List           // of chan uint64: requests that wait for their sequence
 	since  locktable.Rev       // news about the session up to here has been taken in
 	claims map[uint64]*claim   // waiting and held, by sequence
 	// closing is set when Close begins: nothing is held any more, no claim is taken, and no renewal sent.
@@ -261,7 +263,7 @@ func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clo
 	}
 	if res.Code == locktable.CodeNoSession {
 		if s.closing == nil { // else Close tells how it ended
-			s.loseLocked(&LostError{Cause: CauseExpired, Reason: "the cluster does not know the session"})
+			s.loseLocked(sessionGone("", res))
 		}
 		return
 	}

@@ -190,11 +190,17 @@ func (n *Node) deliver(e *locktable.Event) {
 		s.mu.Unlock()
 	case locktable.EventForced, locktable.EventDraining:
 		s.fetchNews()
+	case locktable.EventSessionClosed:
+		if e.Note == "" {
+			s.endedByCluster()
+		} else { // by force: the answer says by whom
+			s.fetchNews()
+		}
 	case locktable.EventCancelled:
 		if s.waits(e.Seq) { // and yet it ended: the semaphore is too small for it now
 			s.fetchNews()
 		}
-	case locktable.EventSessionExpiry, locktable.EventSessionClosed:
+	case locktable.EventSessionExpiry:
 		s.endedByCluster()
 	}
 }

@@ -62,7 +62,7 @@ func (h *Hold) succeed(ctx context.Context, op string, r *request, cmd *locktabl
 	}
 	s := h.session()
 	cmd.Of, cmd.Token = h.claim.seq, locktable.Token(h.token)
-	c, err := s.newClaim(r, cmd)
+	c, err := s.newClaim(ctx, op, r, cmd)
 	if err != nil {
 		h.giveBack(h.unlock)
 		return nil, err
@@ -223,7 +223,7 @@ func Receive(ctx context.Context, o Owner, t Ticket, opts ...LockOption) (*Hold,
 	}
 	cmd := p.command()
 	cmd.Note = r.note
-	c, err := s.newClaim(r, cmd)
+	c, err := s.newClaim(ctx, op, r, cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,10 @@ func newEndpoint(cfg Config, addr, advertise string) *endpoint {
 		packets: make(chan Packet, packetQueue),
 	}
 	if cfg.TLS != nil {
-		e.tlsServer, e.tlsClient = modernOnly(cfg.TLS.Server), modernOnly(cfg.TLS.Client)
+		e.tlsClient = modernOnly(cfg.TLS.Client)
+		if !cfg.DialOnly {
+			e.tlsServer = modernOnly(cfg.TLS.Server)
+		}
 	}
 	return e
 }
@@ -80,7 +83,9 @@ func modernOnly(c *tls.Config) *tls.Config {
 // start begins to accept; c was opened for this endpoint and is closed with it.
 func (e *endpoint) start(c carrier) {
 	e.carrier = c
-	e.running.Go(e.acceptLoop)
+	if !e.cfg.DialOnly {
+		e.running.Go(e.acceptLoop)
+	}
 }
 
 func withDefaults(cfg Config) (Config, error) {
@@ -90,8 +95,11 @@ func withDefaults(cfg Config) (Config, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	if cfg.TLS != nil && (cfg.TLS.Server == nil || cfg.TLS.Client == nil) {
+	if cfg.TLS != nil && (cfg.TLS.Server == nil && !cfg.DialOnly || cfg.TLS.Client == nil) {
 		return cfg, errors.New("TLS needs both Server and Client")
+	}
+	if cfg.DialOnly && (cfg.Addr != "" || cfg.Advertise != "") {
+		return cfg, fmt.Errorf("%w, so it has neither Addr nor Advertise", ErrDialOnly)
 	}
 	for field, s := range map[string]string{"Cluster": cfg.Cluster, "ServerID": cfg.ServerID, "Advertise": cfg.Advertise} {
 		if len(s) > maxNameLen {
@@ -272,8 +280,11 @@ func (e *endpoint) SendPacket(addr string, b []byte) error {
 	case <-e.done:
 		return net.ErrClosed
 	default:
-		return e.carrier.send(addr, b)
 	}
+	if e.cfg.DialOnly {
+		return fmt.Errorf("send packet to %s: %w", addr, ErrDialOnly)
+	}
+	return e.carrier.send(addr, b)
 }
 
 // deliver drops the packet if the consumer is behind: gossip repeats itself, and a waiting reader would lose newer ones instead.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 )
 
@@ -38,6 +39,9 @@ func (e *RefusedError) Is(target error) bool {
 	t, ok := target.(*RefusedError)
 	return ok && t.Code == e.Code
 }
+
+// ErrDialOnly is the error of what an endpoint without a port cannot do.
+var ErrDialOnly = errors.New("the endpoint opens no port")
 
 // PlaintextError is an address outside loopback that would have been used without TLS.
 type PlaintextError struct {

@@ -92,6 +92,11 @@ func (h *memHost) Listen(cfg Config) (Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+	if cfg.DialOnly {
+		e := newEndpoint(cfg, "", "")
+		e.start(h.openSilent())
+		return e, nil
+	}
 	port, err := h.open(cfg.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", &AddrError{Option: "Addr", Addr: cfg.Addr, Err: err})
@@ -127,6 +132,17 @@ func (h *memHost) open(addr string) (*memPort, error) {
 	h.ports[number] = p
 	h.net.wake()
 	return p, nil
+}
+
+// openSilent takes the port from which an endpoint that only dials does so. It refuses connections, and has no endpoint for datagrams.
+func (h *memHost) openSilent() *memPort {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	h.crashed = false
+	p := &memPort{host: h, number: h.freePort(), backlog: make(chan *memConn), closed: make(chan struct{})}
+	h.ports[p.number] = p
+	h.net.wake()
+	return p
 }
 
 func (h *memHost) freePort() int {

@@ -32,6 +32,11 @@ func (tcpTransport) Listen(cfg Config) (Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+	if cfg.DialOnly {
+		e := newEndpoint(cfg, "", "")
+		e.start(tcpDialer{plaintext: plaintextAllowed(cfg)})
+		return e, nil
+	}
 	sockets, err := openSockets(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
@@ -121,10 +126,22 @@ func (s *tcpSockets) source(c net.Conn) string {
 	return prefix.String()
 }
 
-// dial checks each address a name resolves to at the moment it is used.
 func (s *tcpSockets) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return tcpDialer{plaintext: s.plaintext}.dial(ctx, addr)
+}
+
+// tcpDialer is the carrier of an endpoint without a port: of what a carrier does it only dials, and the rest is never asked of it.
+type tcpDialer struct{ plaintext bool }
+
+func (tcpDialer) accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (tcpDialer) send(string, []byte) error { return ErrDialOnly }
+func (tcpDialer) source(net.Conn) string    { return "" }
+func (tcpDialer) close() error              { return nil }
+
+// dial checks each address a name resolves to at the moment it is used.
+func (t tcpDialer) dial(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{}
-	if !s.plaintext {
+	if !t.plaintext {
 		d.Control = func(_, resolved string, _ syscall.RawConn) error {
 			if !isLoopbackHost(resolved) {
 				return &PlaintextError{Use: "dial", Addr: resolved}

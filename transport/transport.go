@@ -26,6 +26,9 @@ const (
 
 // Config is what one endpoint needs.
 type Config struct {
+	// DialOnly opens no port: the endpoint dials and is found by nobody. It has no address to tell, so Addr and Advertise must be
+	// empty and are; Accept waits for Close, datagrams are neither sent nor received, and of TLS only Client is needed.
+	DialOnly  bool
 	Addr      string // host:port to listen on (TCP and UDP); port 0 takes a free pair
 	Advertise string // host:port peers are told; empty: the bound address. Unspecified hosts are refused
 	Cluster   string // cluster name; streams of another name are refused
@@ -69,7 +72,8 @@ type Endpoint interface {
 	Dial(ctx context.Context, kind Kind, addr, target string) (Conn, error)
 	// Accept waits for the next stream of a kind that passed its handshake; net.ErrClosed after Close.
 	Accept(kind Kind) (Conn, error)
-	// SendPacket sends one datagram, best effort; Packets delivers those received and is closed by Close.
+	// SendPacket sends one datagram, best effort; Packets delivers those received and is closed by Close. With Config.DialOnly there
+	// are none: SendPacket fails with ErrDialOnly.
 	SendPacket(addr string, b []byte) error
 	Packets() <-chan Packet
 	// CutRaft refuses new raft streams and closes the open ones until RestoreRaft; calls and gossip go on. (For a stalled or

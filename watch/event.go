@@ -34,11 +34,12 @@ const (
 	Draining       Kind = 6  // a forced release waits until the holder has surely stopped
 	Cancelled      Kind = 7  // a waiting claim ended without a grant
 	SessionOpened  Kind = 8  // a session began
-	SessionClosed  Kind = 9  // a session was closed by its owner
+	SessionClosed  Kind = 9  // a session was closed by its owner, or with a Note ended by an operator
 	SessionExpired Kind = 10 // a session was silent for too long and was ended
 	ValueChanged   Kind = 11 // a holder published another Value: the leader of an election
 	Resized        Kind = 12 // a semaphore's limit was set; Permits tells it, zero that the one set is forgotten
 	Freed          Kind = 13 // the lock delay after the end of a hold is over
+	Act            Kind = 14 // an operator had leadership handed over or a member removed; ServerID is whom it concerned, Note why
 )
 
 var kindNames = [...]string{
@@ -55,6 +56,7 @@ var kindNames = [...]string{
 	ValueChanged:   "value-changed",
 	Resized:        "resized",
 	Freed:          "freed",
+	Act:            "act",
 }
 
 // String is the kind's name in small letters, or "kind(17)" for one that this version does not know.

@@ -26,6 +26,7 @@ func TestKindsAreTheStateMachines(t *testing.T) {
 		{ValueChanged, locktable.EventValue, "value-changed"},
 		{Resized, locktable.EventResized, "resized"},
 		{Freed, locktable.EventFreed, "freed"},
+		{Act, locktable.EventAct, "act"},
 	} {
 		if uint8(c.kind) != uint8(c.event) {
 			t.Errorf("%v is %d here and %d in the state machine", c.kind, c.kind, c.event)
@@ -34,7 +35,7 @@ func TestKindsAreTheStateMachines(t *testing.T) {
 			t.Errorf("kind %d prints as %q, want %q", c.kind, c.kind, c.name)
 		}
 	}
-	for kind, name := range map[Kind]string{0: "kind(0)", 14: "kind(14)", 255: "kind(255)"} {
+	for kind, name := range map[Kind]string{0: "kind(0)", 15: "kind(15)", 255: "kind(255)"} {
 		if kind.String() != name {
 			t.Errorf("kind %d prints as %q, want %q", kind, kind, name)
 		}

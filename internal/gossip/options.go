@@ -72,13 +72,18 @@ func (opt Options) withDefaults() (Options, error) {
 	if err := errors.Join(errs...); err != nil {
 		return opt, fmt.Errorf("gossip options: %w", err)
 	}
+	return opt.withOthers(), nil
+}
+
+// withOthers fills in what has a default that needs no check.
+func (opt Options) withOthers() Options {
 	if opt.Resolve == nil {
 		opt.Resolve = net.DefaultResolver.LookupHost
 	}
 	if opt.Logger == nil {
 		opt.Logger = hclog.NewNullLogger()
 	}
-	return opt, nil
+	return opt
 }
 
 // self is the record that this process publishes. It is made once per start: its started time tells it from its predecessors.

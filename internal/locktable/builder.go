@@ -26,6 +26,7 @@ type Builder struct {
 		finished FinishedRecord
 		lost     LostRecord
 		limit    string
+		opened   SessionID
 	}
 }
 
@@ -118,11 +119,12 @@ func (b *Builder) Session(r SessionRecord) error {
 		rule{nodeTexts(r.Node, r.NodeName) && checkText(r.Incarnation, MaxNodeLen) == "", "node"},
 		rule{t.ttlAllowed(r.TTL), "TTL"},
 		rule{r.RenewIndex <= b.want.Index, "renewed in the future"},
+		rule{r.Opened >= 0 && (r.Opened == 0 || b.want.Level >= LevelActs), "opened"},
 		rule{t.sessions.Len() < b.want.Sessions, "more sessions than announced"},
 	); err != nil {
 		return b.fail(err)
 	}
-	o := &owner{id: r.ID, node: r.Node, nodeName: r.NodeName, ttl: r.TTL, incarnation: r.Incarnation}
+	o := &owner{id: r.ID, node: r.Node, nodeName: r.NodeName, ttl: r.TTL, incarnation: r.Incarnation, opened: r.Opened}
 	t.sessions.Load(r.ID, session{owner: o, renewIndex: r.RenewIndex, floor: r.Floor})
 	return nil
 }
@@ -306,7 +308,7 @@ func possibleLoss(l *Lost) bool {
 	return false
 }
 
-// Audit adds a forced release; revisions must rise.
+// Audit adds an act; revisions must rise.
 func (b *Builder) Audit(r AuditRecord) error {
 	if err := b.closeClaims(); err != nil {
 		return err
@@ -315,8 +317,8 @@ func (b *Builder) Audit(r AuditRecord) error {
 	previous, _, _ := t.audit.Max()
 	if err := require("audit record", r.Rev,
 		rule{r.Rev > previous, "out of order"},
-		rule{r.Token > 0 && r.Rev > Rev(r.Token) && r.Rev <= b.want.Counter, "revision"},
-		rule{checkName(r.Name) == "", "name"},
+		rule{r.Rev > Rev(r.Token) && r.Rev <= b.want.Counter, "revision"},
+		b.actRule(&r),
 		rule{checkText(r.Actor, MaxNoteLen) == "" && checkText(r.Reason, MaxNoteLen) == "", "actor or reason"},
 		rule{t.audit.Len() < b.want.Audit, "more audit records than announced"},
 	); err != nil {

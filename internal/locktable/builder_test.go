@@ -162,6 +162,13 @@ func TestBuilderRefuses(t *testing.T) {
 		{"lost of an unknown cause", func(r *records) { r.lost[0].Lost.Cause = 9 }},
 		{"lost not announced", func(r *records) { r.header.Lost-- }},
 		{"audit order", func(r *records) { r.audit[0], r.audit[1] = r.audit[1], r.audit[0] }},
+		{"opened before time began", func(r *records) { r.sessions[0].Opened = -1 }},
+		{"act of no kind", func(r *records) { r.audit[0].Act = lastAct + 1 }},
+		{"drain of nobody", func(r *records) {
+			r.audit[0] = AuditRecord{Rev: r.audit[0].Rev, Act: ActDrain, Actor: "a", Reason: "r"}
+		}},
+		{"act with a lock", func(r *records) { r.audit[0].Act = ActRemove }},
+		{"force with a session", func(r *records) { r.audit[0].Session = 1 }},
 		{"audit without a name", func(r *records) { r.audit[0].Name = "" }},
 		{"audit in the future", func(r *records) { r.audit[len(r.audit)-1].Rev = r.header.Counter + 1 }},
 		{"audit with a bad actor", func(r *records) { r.audit[0].Actor = "a\nb" }},

@@ -26,6 +26,7 @@ type chaos struct {
 	sent        []*Command
 	spoiled     map[*Command]bool // must be refused whatever the state is
 	counter     Rev
+	raised      bool // to a level of which all operations are
 }
 
 // mood is what one seed does more or less often than another, so that some runs have long queues and others many short holds.
@@ -86,6 +87,10 @@ func recent[T any](g *chaos, from []T, within int) T {
 func (g *chaos) fresh() *Command {
 	if len(g.sessions) == 0 || g.chance(3) {
 		return g.openSession()
+	}
+	if !g.raised && g.chance(2) {
+		g.raised = true
+		return &Command{Op: OpLevel, Level: LevelActs}
 	}
 	s := g.sessions[g.rng.IntN(len(g.sessions))]
 	p := g.rng.IntN(100)
@@ -196,6 +201,8 @@ func (g *chaos) rare(s SessionID) *Command {
 		return &Command{Op: OpClose, Session: s, Now: g.chance(50)}
 	case p < 42:
 		return &Command{Op: OpRestart, Node: fmt.Sprint("n", g.rng.IntN(4)), Incarnation: fmt.Sprint("i", g.rng.IntN(2)), RenewIndex: g.restartIndex()}
+	case p < 45 && !g.chance(g.mood.calm):
+		return &Command{Op: OpEnd, Session: s, Now: g.chance(40), Note: "why", Actor: "who"}
 	case p < 48:
 		return &Command{Op: OpLevel, Level: uint32(1 + g.rng.IntN(9))}
 	}
@@ -211,8 +218,16 @@ func (g *chaos) restartIndex() uint64 {
 
 func (g *chaos) read() *Command {
 	switch p := g.rng.IntN(100); {
-	case p < 20:
+	case p < 12:
 		return &Command{Op: OpBarrier}
+	case p < 20:
+		return &Command{Op: OpSessions, Count: uint32(1 + g.rng.IntN(6)), Rev: Rev(g.rng.IntN(2)) * Rev(g.sessions[g.rng.IntN(len(g.sessions))])}
+	case p < 28:
+		return &Command{Op: OpAudit, Count: uint32(1 + g.rng.IntN(6)), Rev: max(0, g.counter-Rev(g.rng.IntN(400)))}
+	case p < 35:
+		return &Command{Op: OpAct, Act: ActDrain + Act(g.rng.IntN(3)/2), Node: fmt.Sprint("n", g.rng.IntN(4)), NodeName: g.text("web"), Note: "why", Actor: "who"}
+	case p < 38:
+		return &Command{Op: OpAct, Act: ActTransfer + Act(g.rng.IntN(2)), Node: g.text("n1"), NodeName: g.text("web"), Note: "why", Actor: "who"}
 	case p < 60:
 		c := &Command{Op: OpList, Count: uint32(1 + g.rng.IntN(6)), After: g.text(g.name(false))}
 		if prefix := g.name(false); g.chance(30) {

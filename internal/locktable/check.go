@@ -50,12 +50,13 @@ const (
 	fIncarnation
 	fFormer
 	fBarring
+	fAct
 )
 
 var fieldNames = [...]string{
 	"Session", "Seq", "Floor", "Names", "Mode", "Try", "Now", "Token", "Note", "Actor", "Node", "NodeName", "TTL", "Since",
 	"RenewIndex", "Term", "Rev", "ClusterID", "Level", "Of", "Count", "Limit", "Value", "Delay", "From", "Secret", "After", "Incarnation",
-	"Former", "Barring",
+	"Former", "Barring", "Act",
 }
 
 // shape is which fields an operation must and may set; all others must be zero, so that one request has one encoding and a field
@@ -85,6 +86,11 @@ var shapes = [...]shape{
 	OpAccept:    {must: fSession | fSeq | fFrom | fOf | fToken | fSecret, may: fFloor | fNote},
 	OpList:      {must: fCount, may: fNames | fAfter},
 	OpRestart:   {must: fNode | fIncarnation | fRenewIndex},
+
+	OpSessions: {must: fCount, may: fRev},
+	OpAudit:    {must: fCount, may: fRev},
+	OpEnd:      {must: fSession | fNote | fActor, may: fNow},
+	OpAct:      {must: fAct | fNote | fActor, may: fNode | fNodeName},
 }
 
 // maxFirstRev bounds the counter at founding, so that it cannot overflow however long the cluster lives.
@@ -145,7 +151,7 @@ func (c *Command) fields() fields {
 		c.Session != 0, c.Seq != 0, c.Floor != 0, len(c.Names) != 0, c.Mode != 0, c.Try, c.Now, c.Token != 0, c.Note != "",
 		c.Actor != "", c.Node != "", c.NodeName != "", c.TTL != 0, c.Since != 0, c.RenewIndex != 0, c.Term != 0, c.Rev != 0,
 		c.ClusterID != "", c.Level != 0, c.Of != 0, c.Count != 0, c.Limit != 0, c.Value != "", c.Delay != 0, c.From != 0, c.Secret != "",
-		c.After != "", c.Incarnation != "", c.Former != 0, c.Barring,
+		c.After != "", c.Incarnation != "", c.Former != 0, c.Barring, c.Act != 0,
 	} {
 		if isSet {
 			set |= 1 << i
@@ -180,7 +186,11 @@ func checkNumbers(c *Command) *CommandError {
 		return &CommandError{"Former", "not another limit"}
 	case c.Former != 0 && c.Limit == 0:
 		return &CommandError{"Former", "there is no limit that it could come before"}
-	case c.Op == OpList && c.Count > MaxList:
+	case c.Op == OpAct && (c.Act <= ActEnd || c.Act > lastAct):
+		return &CommandError{"Act", "not one that is only recorded"}
+	case c.Act.aboutDrains() && c.Node == "":
+		return &CommandError{"Node", "missing"}
+	case (c.Op == OpList || c.Op == OpSessions || c.Op == OpAudit) && c.Count > MaxList:
 		return &CommandError{"Count", fmt.Sprintf("above %d", MaxList)}
 	}
 	return checkDelay(c.Delay)

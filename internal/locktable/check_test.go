@@ -32,11 +32,15 @@ func valid() map[Op]Command {
 		OpAccept:    {Op: OpAccept, Session: 1, Seq: 2, Floor: 1, From: 2, Of: 1, Token: 9, Secret: "s", Note: "x"},
 		OpList:      {Op: OpList, Names: []string{"a"}, After: "ab", Count: MaxList},
 		OpRestart:   {Op: OpRestart, Node: "n", Incarnation: "i", RenewIndex: 4},
+		OpSessions:  {Op: OpSessions, Rev: 9, Count: MaxList},
+		OpAudit:     {Op: OpAudit, Rev: 9, Count: MaxList},
+		OpEnd:       {Op: OpEnd, Session: 1, Now: true, Note: "x", Actor: "y"},
+		OpAct:       {Op: OpAct, Act: ActRemove, Node: "n", NodeName: "m", Note: "x", Actor: "y"},
 	}
 }
 
 func TestCheckAccepts(t *testing.T) {
-	for op := OpFound; op <= OpRestart; op++ {
+	for op := OpFound; op <= OpAct; op++ {
 		c, ok := valid()[op]
 		if !ok {
 			t.Fatalf("no example of %v", op)
@@ -99,6 +103,16 @@ func TestCheckRefuses(t *testing.T) {
 		{"list after a long name", "After", OpList, func(c *Command) { c.After = long }},
 		{"restart at no index", "RenewIndex", OpRestart, func(c *Command) { c.RenewIndex = 0 }},
 		{"restart of no start", "Incarnation", OpRestart, func(c *Command) { c.Incarnation = "" }},
+		{"page of no sessions", "Count", OpSessions, func(c *Command) { c.Count = 0 }},
+		{"page of too many sessions", "Count", OpSessions, func(c *Command) { c.Count = MaxList + 1 }},
+		{"page after less than nothing", "Rev", OpAudit, func(c *Command) { c.Rev = -1 }},
+		{"end of no session", "Session", OpEnd, func(c *Command) { c.Session = 0 }},
+		{"end by nobody", "Actor", OpEnd, func(c *Command) { c.Actor = "" }},
+		{"end for nothing", "Note", OpEnd, func(c *Command) { c.Note = "" }},
+		{"act of the table's own", "Act", OpAct, func(c *Command) { c.Act = ActEnd }},
+		{"drain of nobody", "Node", OpAct, func(c *Command) { c.Act, c.Node = ActDrain, "" }},
+		{"unknown act", "Act", OpAct, func(c *Command) { c.Act = lastAct + 1 }},
+		{"act on a claim", "Act", OpClaim, func(c *Command) { c.Act = ActRemove }},
 		{"long incarnation", "Incarnation", OpOpen, func(c *Command) { c.Incarnation = long }},
 		{"long note", "Note", OpClaim, func(c *Command) { c.Note = long }},
 		{"note with a newline", "Note", OpForce, func(c *Command) { c.Note = "a\nb" }},

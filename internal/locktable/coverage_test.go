@@ -31,6 +31,10 @@ var possible = map[Op]string{
 	OpAccept:    "granted cancelled draining not-held mismatch below-floor overloaded no-session",
 	OpList:      "ok",
 	OpRestart:   "ok stale",
+	OpSessions:  "ok",
+	OpAudit:     "ok",
+	OpEnd:       "ok no-session",
+	OpAct:       "ok overloaded",
 }
 
 // requireCoverage fails a run whose commands did not bite, for an outcome that never came up was not compared; and one with an outcome that is not
@@ -42,7 +46,7 @@ func requireCoverage(t *testing.T, commands int, seen tally) {
 	if delete(rest, "refounded"); seen["refounded"] == 0 {
 		t.Error("no state was refounded")
 	}
-	for op := OpNone; op <= OpRestart; op++ {
+	for op := OpNone; op <= OpAct; op++ {
 		codes, known := possible[op]
 		if !known {
 			t.Errorf("nothing is known of %v", op)

@@ -94,11 +94,15 @@ func (x *step) beginDrain(held *claim, c *Command) {
 
 // note records a forced release for the audit. rev is the revision of the event about to be emitted.
 func (x *step) note(rev Rev, held *claim, c *Command) {
-	x.audit.Set(rev, AuditRecord{
-		Rev: rev, Wall: x.wall, Name: c.Names[0], Token: held.token, Now: c.Now, Actor: c.Actor, Reason: c.Note,
-	})
-	for x.audit.Len() > x.limits.audit {
-		x.audit.PopMin()
+	x.keep(AuditRecord{Rev: rev, Name: c.Names[0], Token: held.token, Now: c.Now, Actor: c.Actor, Reason: c.Note})
+}
+
+// keep puts a record into the audit, from which the oldest goes.
+func (x *step) keep(r AuditRecord) {
+	r.Wall = x.wall
+	x.audit.Set(r.Rev, r)
+	if x.audit.Len() > x.limits.audit {
+		x.audit.Delete(x.oldestSpent())
 	}
 }
 

@@ -33,7 +33,7 @@ func FuzzApply(f *testing.F) {
 func fuzzCommand(b []byte, ids []SessionID, counter Rev) *Command {
 	value := int64(counter) - int64(int8(b[5]))
 	c := &Command{
-		Op: Op(b[0] % byte(OpRestart+2)), Seq: uint64(b[2] % 16), Floor: uint64(b[3] % 16), Try: b[4]&flagTry != 0, Now: b[4]&flagNow != 0,
+		Op: Op(b[0] % byte(OpAct+2)), Seq: uint64(b[2] % 16), Floor: uint64(b[3] % 16), Try: b[4]&flagTry != 0, Now: b[4]&flagNow != 0,
 	}
 	if b[1] < 250 {
 		c.Session = ids[int(b[1])%len(ids)]
@@ -81,6 +81,12 @@ func fitFields(c *Command, b []byte, value int64) {
 		*c = Command{Op: OpExpire, Session: c.Session, RenewIndex: uint64(b[5]), Term: uint64(b[2] & 1)}
 	case OpRestart:
 		*c = Command{Op: OpRestart, Node: "n", Incarnation: "x", RenewIndex: uint64(b[3])}
+	case OpSessions, OpAudit:
+		*c = Command{Op: c.Op, Rev: Rev(value), Count: uint32(b[3] % 4)}
+	case OpEnd:
+		*c = Command{Op: OpEnd, Session: c.Session, Now: c.Now, Note: "x", Actor: c.Note}
+	case OpAct:
+		*c = Command{Op: OpAct, Act: Act(b[2] % 7), Node: c.Note, Note: "x", Actor: "y"}
 	case OpClaim:
 		c.Now = false
 		fitClaim(c, b)

@@ -48,6 +48,12 @@ func (s *script) printResult(r *Result) {
 		s.printf("   %s", info.Name)
 		s.printInfo(info)
 	}
+	for _, v := range r.Sessions {
+		s.printf("   session %s of %s ttl=%v opened=%d holding=%d waiting=%d", s.names[v.ID], v.Node, v.TTL, v.Opened, v.Holding, v.Waiting)
+	}
+	for _, a := range r.Audit {
+		s.printAudit(&a)
+	}
 	if r.More {
 		s.printf("   more")
 	}
@@ -120,6 +126,7 @@ func (s *script) state() {
 		var b optional
 		fmt.Fprintf(&b, "session %s renewed=%d floor=%d", s.names[r.ID], r.RenewIndex, r.Floor)
 		add(&b, "inc=%s", r.Incarnation)
+		add(&b, "opened=%d", r.Opened)
 		s.printf("%s", b.String())
 	}
 	for r := range snap.Claims() {
@@ -132,11 +139,19 @@ func (s *script) state() {
 		s.printf("lost %s.%d token=%d rev=%d", s.names[r.Session], r.Lost.Seq, r.Lost.Token, r.Lost.Rev)
 	}
 	for r := range snap.Audit() {
-		s.printf("audit %d %s token=%d now=%v %s: %s", r.Rev, r.Name, r.Token, r.Now, r.Actor, r.Reason)
+		s.printAudit(&r)
 	}
 	for r := range snap.Limits() {
 		s.printf("limit %s %d former=%d set=%v", r.Name, r.Limit, r.Former, r.Set)
 	}
+}
+
+func (s *script) printAudit(r *AuditRecord) {
+	if r.Act == ActForce {
+		s.printf("audit %d %s token=%d now=%v %s: %s", r.Rev, r.Name, r.Token, r.Now, r.Actor, r.Reason)
+		return
+	}
+	s.printf("audit %d act=%d session=%s node=%s now=%v %s: %s", r.Rev, r.Act, s.names[r.Session], r.Node, r.Now, r.Actor, r.Reason)
 }
 
 // printClaim tells the place and the grant of a claim only where they are not the create revision and the token.

@@ -26,6 +26,8 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/*.txt")
 //	expire A index=3 term=1        defaults: the session's present renewal index, the present term
 //	restart n1 inc=i1 index=9      default: the log index before this command
 //	force job A.1 now session=A note=x actor=y | drained A.1 index=9 term=1
+//	end A now note=x actor=y | act 3 node=n1 note=x actor=y
+//	sessions 10 rev=105 | audit 10 rev=105
 //	refound c2 500                 the state becomes the first one of cluster c2, whose counter is 500 at least
 //	drained quarantine index=9     ends its quarantine
 //	inspect job | list 10 prefix=a after=b | barrier | level 2 | term 2 | state
@@ -165,8 +167,12 @@ func (s *script) arguments(c *Command, args []string) {
 		c.Seq, c.Names = s.number(args[0]), strings.Split(args[1], ",")
 	case OpCancel:
 		c.Seq = s.number(args[0])
-	case OpExpire:
+	case OpExpire, OpEnd:
 		c.Session = s.ids[args[0]]
+	case OpSessions, OpAudit:
+		c.Count = uint32(s.number(args[0]))
+	case OpAct:
+		c.Act = Act(s.number(args[0]))
 	case OpForce:
 		c.Names, c.Token = []string{args[0]}, s.claim(args[1]).token
 	case OpDrained:
@@ -246,6 +252,10 @@ func (s *script) option(c *Command, word string) bool {
 		c.Secret = value
 	case "inc":
 		c.Incarnation = value
+	case "rev":
+		c.Rev = Rev(s.number(value))
+	case "node":
+		c.Node = value
 	case "prefix":
 		c.Names = []string{value}
 	case "after":

@@ -45,9 +45,11 @@ type digest struct {
 	buf     []byte
 	goOn    func() bool
 	stopped bool
+	level   uint32 // of the state: what came with a later level is not in the form of an earlier one, which older members hash too
 }
 
 func (d *digest) header(h Header) {
+	d.level = h.Level
 	d.small(HashVersion, uint64(h.Level))
 	d.large(int64(h.Counter), int64(h.MaxTTL))
 	d.small(uint64(h.Quarantine.Rev), h.Quarantine.Index, uint64(h.Quarantine.Wait))
@@ -62,6 +64,9 @@ func (d *digest) session(s *session) bool {
 	d.large(int64(o.id), int64(o.ttl))
 	d.small(s.renewIndex, s.floor)
 	d.texts(o.node, o.nodeName, o.incarnation)
+	if d.level >= LevelActs {
+		d.large(o.opened)
+	}
 	return d.endRecord()
 }
 
@@ -126,6 +131,11 @@ func (d *digest) audit(r *AuditRecord) bool {
 	d.large(int64(r.Rev), r.Wall, int64(r.Token))
 	d.small(now)
 	d.texts(r.Name, r.Actor, r.Reason)
+	if d.level >= LevelActs {
+		d.large(int64(r.Session))
+		d.small(uint64(r.Act))
+		d.texts(r.Node, r.NodeName)
+	}
 	return d.endRecord()
 }
 

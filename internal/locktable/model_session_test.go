@@ -27,6 +27,9 @@ func (m *model) open(c *Command) Result {
 	}
 	s := &modelSession{finished: map[uint64]FinishedRecord{}}
 	s.ID, s.Node, s.NodeName, s.TTL, s.Incarnation = SessionID(m.counter+1), c.Node, c.NodeName, c.TTL, c.Incarnation
+	if m.level >= 2 {
+		s.Opened = m.wall
+	}
 	m.emitEvent(Event{Kind: EventSessionOpen, Session: s.ID, Node: s.Node})
 	m.renew(s)
 	m.sessions[s.ID] = s
@@ -53,7 +56,7 @@ func (m *model) news(s *modelSession, c *Command) Result {
 func (m *model) end(kind, holdKind EventKind, delays bool, sessions ...*modelSession) {
 	for _, s := range sessions {
 		m.eff.Ended = append(m.eff.Ended, s.ID)
-		m.emitEvent(Event{Kind: kind, Session: s.ID, Node: s.Node})
+		m.emitEvent(Event{Kind: kind, Session: s.ID, Node: s.Node, Note: m.why})
 		own := slices.DeleteFunc(slices.Clone(m.claims), func(c *ClaimRecord) bool { return c.Session != s.ID || c.Barred })
 		slices.SortFunc(own, func(a, b *ClaimRecord) int { return cmp.Compare(a.Seq, b.Seq) })
 		for _, c := range own {
@@ -133,8 +136,16 @@ func (m *model) force(c *Command) Result {
 }
 
 func (m *model) note(h *ClaimRecord, c *Command) {
-	m.audit = append(m.audit, AuditRecord{m.counter + 1, m.wall, c.Names[0], h.Token, c.Now, c.Actor, c.Note})
-	m.audit = m.audit[max(0, len(m.audit)-m.limits.audit):]
+	m.keep(AuditRecord{Name: c.Names[0], Token: h.Token, Now: c.Now, Actor: c.Actor, Reason: c.Note})
+}
+
+func (m *model) keep(r AuditRecord) {
+	r.Rev, r.Wall = m.counter+1, m.wall
+	m.audit = append(m.audit, r)
+	if len(m.audit) > m.limits.audit {
+		at := slices.IndexFunc(m.audit, func(r AuditRecord) bool { return r.Act != ActDrain || !m.drainedNodes()[r.Node] })
+		m.audit = slices.Delete(slices.Clone(m.audit), at, at+1)
+	}
 }
 
 func (m *model) forceNow(h *ClaimRecord, c *Command) {

@@ -24,6 +24,7 @@ type model struct {
 	index, term uint64
 	wall        int64
 	eff         *Effects
+	why         string // an operator's reason for the end of a session
 }
 
 type modelSession struct {
@@ -54,6 +55,9 @@ func (m *model) command(c *Command) Result {
 	if err := Check(c); err != nil { // whether Check is right is said by chaos, which knows the commands that it spoiled
 		return Result{Code: CodeMalformed, Detail: err.Error()}
 	}
+	if c.Op >= OpSessions && m.level < 2 {
+		return Result{Code: CodeMalformed, Detail: "command field Op: needs feature level 2"}
+	}
 	switch c.Op {
 	case OpFound:
 		if m.cluster != "" {
@@ -76,6 +80,20 @@ func (m *model) command(c *Command) Result {
 		return m.drained(c)
 	case OpRestart:
 		return m.restart(c)
+	case OpSessions:
+		return m.listSessions(c)
+	case OpAudit:
+		return m.listAudit(c)
+	case OpAct:
+		drained := m.drainedNodes()
+		switch {
+		case c.Act == ActDrain && drained[c.Node], c.Act == ActUndrain && !drained[c.Node]:
+			return Result{Code: CodeOK}
+		case c.Act == ActDrain && len(drained) >= m.limits.audit/2:
+			return Result{Code: CodeOverloaded, Detail: "too many members are drained"}
+		}
+		m.keep(AuditRecord{Act: c.Act, Node: c.Node, NodeName: c.NodeName, Actor: c.Actor, Reason: c.Note})
+		m.emitEvent(Event{Kind: EventAct, Node: c.Node, Note: c.Note})
 	default:
 		return m.ofSession(c)
 	}
@@ -86,8 +104,13 @@ func (m *model) command(c *Command) Result {
 func (m *model) ofSession(c *Command) Result {
 	s := m.sessions[c.Session]
 	switch {
-	case s == nil:
+	case s == nil && (c.Op == OpClose || c.Op == OpExpire):
 		return Result{Code: CodeNoSession}
+	case s == nil:
+		return m.endedBy(c.Session)
+	case c.Op == OpEnd:
+		m.endByForce(s, c)
+		return Result{Code: CodeOK}
 	case c.Op == OpExpire && (c.Term != m.term || c.RenewIndex != s.RenewIndex):
 		return Result{Code: CodeStale}
 	case c.Op == OpExpire:

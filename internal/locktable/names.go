@@ -6,7 +6,7 @@ var opNames = [...]string{
 	OpNone: "none", OpFound: "found", OpOpen: "open", OpRenew: "renew", OpClose: "close", OpExpire: "expire", OpClaim: "claim",
 	OpCancel: "cancel", OpUnlock: "unlock", OpForce: "force", OpDrained: "drained", OpInspect: "inspect", OpBarrier: "barrier",
 	OpLevel: "level", OpDowngrade: "downgrade", OpProclaim: "proclaim", OpHandOver: "hand-over", OpResize: "resize", OpOffer: "offer",
-	OpAccept: "accept", OpList: "list", OpRestart: "restart",
+	OpAccept: "accept", OpList: "list", OpRestart: "restart", OpSessions: "sessions", OpAudit: "audit", OpEnd: "end", OpAct: "act",
 }
 
 var codeNames = [...]string{
@@ -20,7 +20,7 @@ var codeNames = [...]string{
 var eventNames = [...]string{
 	EventQueued: "queued", EventGranted: "granted", EventReleased: "released", EventExpired: "expired", EventForced: "forced",
 	EventDraining: "draining", EventCancelled: "cancelled", EventSessionOpen: "session-open", EventSessionClosed: "session-closed",
-	EventSessionExpiry: "session-expiry", EventValue: "value", EventResized: "resized", EventFreed: "freed",
+	EventSessionExpiry: "session-expiry", EventValue: "value", EventResized: "resized", EventFreed: "freed", EventAct: "act",
 }
 
 var modeNames = [...]string{Exclusive: "exclusive", Shared: "shared", Permits: "permits"}

@@ -102,7 +102,7 @@ func (tr *trial) explore(seed uint64, n int, seen tally) (recording, error) {
 		case c.Op == opRefound:
 			g.refounded(s.result.Rev)
 			seen["refounded"]++
-		case c.Op <= OpRestart:
+		case c.Op <= OpAct:
 			seen[c.Op.String()+" "+s.result.Code.String()]++
 		}
 		seen["restored"] = seen["restored"] + tr.restored - before

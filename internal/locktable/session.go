@@ -10,6 +10,9 @@ func (x *step) open(c *Command) Result {
 		return overloaded("too many sessions")
 	}
 	o := &owner{node: c.Node, nodeName: c.NodeName, ttl: c.TTL, id: SessionID(x.counter + 1), incarnation: c.Incarnation}
+	if x.level >= LevelActs {
+		o.opened = x.wall
+	}
 	x.emit(Event{Kind: EventSessionOpen, Session: o.id, Node: o.node})
 	s := session{owner: o}
 	x.renew(&s)
@@ -26,7 +29,7 @@ func overloaded(detail string) Result { return Result{Code: CodeOverloaded, Deta
 func (x *step) inSession(c *Command) Result {
 	s, ok := x.sessions.Get(c.Session)
 	if !ok {
-		return Result{Code: CodeNoSession}
+		return x.noSession(c.Session)
 	}
 	x.raiseFloor(&s, c.Floor)
 	if c.Op == OpCancel && c.Now {
@@ -192,7 +195,7 @@ func (x *step) restart(c *Command) Result {
 	}
 	var names []string
 	for _, s := range former {
-		names = append(names, x.dissolve(s, EventSessionExpiry, EventExpired, false)...)
+		names = append(names, x.dissolve(s, EventSessionExpiry, EventExpired, false, "")...)
 	}
 	x.promoteAll(names)
 	return Result{Code: CodeOK, Ended: len(former)}
@@ -201,7 +204,7 @@ func (x *step) restart(c *Command) Result {
 // end removes a session and all that belongs to it, and only then promotes: were a waiter of the dead session still queued, the
 // promotion could pick it.
 func (x *step) end(s session, sessionEvent, holdEvent EventKind, finished bool) {
-	x.promoteAll(x.dissolve(s, sessionEvent, holdEvent, finished))
+	x.promoteAll(x.dissolve(s, sessionEvent, holdEvent, finished, ""))
 }
 
 // promoteAll promotes on names of which some may come often: a session can have thousands of permits of one semaphore.
@@ -212,13 +215,13 @@ func (x *step) promoteAll(names []string) {
 
 // dissolve removes a session and all that belongs to it, and returns the names that may be free now. Unless its owner has finished, lock delays apply to
 // what it held.
-func (x *step) dissolve(s session, sessionEvent, holdEvent EventKind, finished bool) (names []string) {
+func (x *step) dissolve(s session, sessionEvent, holdEvent EventKind, finished bool, note string) (names []string) {
 	id := s.owner.id
 	x.sessions.Delete(id)
 	deleteWhile(x.finished, FinishedRecord{Session: id}, func(f FinishedRecord) bool { return f.Session == id })
 	deleteWhile(x.lost, LostRecord{Session: id}, func(l LostRecord) bool { return l.Session == id })
 	x.eff.Ended = append(x.eff.Ended, id)
-	x.emit(Event{Kind: sessionEvent, Session: id, Node: s.owner.node})
+	x.emit(Event{Kind: sessionEvent, Session: id, Node: s.owner.node, Note: note})
 
 	for _, c := range x.claimsOf(id) {
 		switch {

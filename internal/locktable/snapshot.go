@@ -30,7 +30,7 @@ func (s *Snapshot) Lost() iter.Seq[LostRecord] {
 	return func(yield func(LostRecord) bool) { s.lost.Scan(yield) }
 }
 
-// Audit are the forced releases, by revision.
+// Audit are the operators' acts, by revision.
 func (s *Snapshot) Audit() iter.Seq[AuditRecord] {
 	return func(yield func(AuditRecord) bool) {
 		s.audit.Scan(func(_ Rev, a AuditRecord) bool { return yield(a) })

@@ -9,10 +9,16 @@ import (
 // spoilers break a command of any operation.
 var spoilers = []func(c *Command){
 	func(c *Command) { c.Op = OpNone },
-	func(c *Command) { c.Op = OpRestart + 1 },
+	func(c *Command) { c.Op = OpAct + 1 },
 	func(c *Command) { c.Op += 100 },
 	func(c *Command) { *c = Command{Op: OpFound + Op(c.Seq)%(OpInspect-OpFound+1)} }, // nothing that it needs
 	func(c *Command) { *c = Command{Op: OpDowngrade + Op(c.Seq)%(OpRestart-OpDowngrade+1)} },
+	func(c *Command) { *c = Command{Op: OpSessions + Op(c.Seq)%(OpAct-OpSessions+1)} },
+	func(c *Command) { c.Act, c.Seq = ActRemove, 1 },
+	func(c *Command) { *c = Command{Op: OpAct, Act: ActEnd, Note: "why", Actor: "who"} },
+	func(c *Command) { *c = Command{Op: OpAct, Act: lastAct + 1, Note: "why", Actor: "who"} },
+	func(c *Command) { *c = Command{Op: OpSessions, Count: MaxList + 1} },
+	func(c *Command) { *c = Command{Op: OpEnd, Session: 1, Note: "why"} },
 	func(c *Command) { c.Session = -1 },
 	func(c *Command) { c.Token = -1 },
 	func(c *Command) { c.Since = -1 },

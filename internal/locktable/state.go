@@ -41,6 +41,7 @@ type owner struct {
 	node, nodeName string
 	ttl            time.Duration
 	incarnation    string
+	opened         int64 // wall, ms; zero if unknown
 }
 
 // session is kept by value: a renewal writes in place in an unshared tree node and allocates nothing.
@@ -56,6 +57,7 @@ func (s session) record() SessionRecord {
 	o := s.owner
 	return SessionRecord{
 		ID: o.id, Node: o.node, NodeName: o.nodeName, TTL: o.ttl, Incarnation: o.incarnation, RenewIndex: s.renewIndex, Floor: s.floor,
+		Opened: o.opened,
 	}
 }
 

@@ -1,6 +1,7 @@
 package locktable
 
 import (
+	"fmt"
 	"iter"
 	"time"
 )
@@ -60,6 +61,9 @@ func (x *step) apply(c *Command) Result {
 	if err := check(c); err != nil {
 		return malformed(err)
 	}
+	if need := LevelOf(c.Op); need > max(x.level, 1) { // nobody proposes it: an older member could not follow
+		return malformed(&CommandError{Field: "Op", Reason: fmt.Sprintf("needs feature level %d", need)})
+	}
 	switch c.Op {
 	case OpFound:
 		return x.found(c)
@@ -83,6 +87,14 @@ func (x *step) apply(c *Command) Result {
 		return x.list(c)
 	case OpRestart:
 		return x.restart(c)
+	case OpSessions:
+		return x.listSessions(c)
+	case OpAudit:
+		return x.listAudit(c)
+	case OpEnd:
+		return x.endByForce(c)
+	case OpAct:
+		return x.act(c)
 	case OpBarrier:
 		return Result{Code: CodeOK}
 	case OpLevel:

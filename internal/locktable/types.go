@@ -72,6 +72,12 @@ const (
 	OpAccept    Op = 19 // Session, Seq, Floor, From, Of, Token, Secret, Note: takes the hold that From offers over as the claim Seq
 	OpList      Op = 20 // Names[0] = prefix (no Names: all), After, Count = most names wanted: a linearizable read of a page of names
 	OpRestart   Op = 21 // Node, Incarnation, RenewIndex: ends the sessions of this start of the node, if none was renewed since that index
+
+	// From feature level 2 on.
+	OpSessions Op = 22 // Rev = the last session seen, Count = most sessions wanted: a linearizable read of a page of sessions
+	OpAudit    Op = 23 // Rev = the last record seen, Count = most records wanted: a linearizable read of a page of the audit, oldest first
+	OpEnd      Op = 24 // Session, Now, Note = reason, Actor = who: ends a session against its owner's will; without Now its names stay barred for its TTL
+	OpAct      Op = 25 // Act, Node, NodeName = whom it concerns, Note = reason, Actor = who: records an act that is none of the table's own
 )
 
 // Mode is how a claim shares its names with others.
@@ -116,6 +122,7 @@ type Command struct {
 	After       string
 	Incarnation string // one start of a node, in its data directory
 	Former      uint32 // the limit that the caller's own claims name, if not the new one; it counts as the one before if none is known
+	Act         Act    // OpAct
 	Barring     bool   // unlock: the hold has ended against its holder's will, and the lock delay applies
 }
 
@@ -175,6 +182,7 @@ const (
 	LostForced  LostCause = 1 // released by force, at once
 	LostDrained LostCause = 2 // a drain is going on or has ended: the hold must not be extended any more
 	LostLimit   LostCause = 3 // a waiting claim ended, for the semaphore's limit was set below its permits; Limit tells it
+	LostSession LostCause = 4 // with CodeNoSession: an operator ended the session, and all that it held with it. It is looked up, and never remembered
 )
 
 // Lost is a hold that a session lost, or that is being drained; with LostLimit a waiting claim.
@@ -240,6 +248,20 @@ type Result struct {
 	// CodeOverloaded: the same, of claims that wait for more than the limit, which is not set yet.
 	More  bool
 	Ended int // OpRestart: sessions ended
+
+	Sessions []SessionInfo // OpSessions
+	Audit    []AuditRecord // OpAudit
+}
+
+// SessionInfo is what a listing shows of one session.
+type SessionInfo struct {
+	ID       SessionID
+	Node     string
+	NodeName string
+	TTL      time.Duration
+	Opened   int64 // leader's wall clock, Unix milliseconds, for display only; zero if it was opened below LevelActs
+	Holding  int   // claims held
+	Waiting  int   // claims that wait
 }
 
 // EventKind is what an Event tells. The list is append-only.
@@ -259,6 +281,7 @@ const (
 	EventValue         EventKind = 11 // a holder published another value
 	EventResized       EventKind = 12 // a semaphore's limit was set; Count tells it, zero that the one that was set is forgotten
 	EventFreed         EventKind = 13 // the lock delay after the end of a hold is over
+	EventAct           EventKind = 14 // an operator's act was recorded; Node is whom it concerns, Note the reason
 )
 
 // Event is one change, told to watchers and waiters. Rev rises strictly by one from event to event and never repeats, so a
@@ -336,6 +359,7 @@ type SessionRecord struct {
 	Floor      uint64
 
 	Incarnation string
+	Opened      int64 // wall, ms; zero if it was opened below LevelActs
 }
 
 // ClaimRecord is one live claim, waiting or held.
@@ -389,15 +413,20 @@ type LostRecord struct {
 	Lost    Lost
 }
 
-// AuditRecord is one forced release.
+// AuditRecord is one act of an operator.
 type AuditRecord struct {
 	Rev    Rev
 	Wall   int64
-	Name   string
+	Name   string // ActForce: the lock, with the token
 	Token  Token
 	Now    bool
 	Actor  string
 	Reason string
+
+	Act      Act
+	Session  SessionID // ActEnd: the session
+	Node     string    // server id: of the session, or whom the act concerns; empty for ActForce
+	NodeName string
 }
 
 // OfferHash is what OpOffer carries of a secret, so that nobody who reads the log or a snapshot can take the hold over.

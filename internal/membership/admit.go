@@ -45,7 +45,7 @@ func Admit(v View, req Server, zone string) Decision {
 			return decide(NameTaken, "the name %s belongs to %s at %s, which is alive", req.Name, s.ID, s.Addr)
 		case namesake:
 			successor = true
-		case !v.dead(s) && !v.leaving(s):
+		case !v.dead(s) && !v.leaving(s) && !v.Drained[s.ID]:
 			replicating++
 		}
 	}

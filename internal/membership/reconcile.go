@@ -38,6 +38,7 @@ type View struct {
 	Wanted   int                 // voters
 	Grace    time.Duration       // how long a voter may be out of reach before it is replaced
 	Pending  bool                // a configuration change is under way
+	Drained  map[string]bool     // by server id: those that an operator wants to have no vote
 }
 
 // ChangeKind names a configuration change.
@@ -74,7 +75,7 @@ func Next(v View) Change {
 	}
 	// Promotions come first: a replacement adds its vote before the dead one's is taken away. Removals come before demotions, because a
 	// dead voter is the better one to lose.
-	for _, decide := range []func(View, standing) Change{promote, removeSuperseded, removeLeft, removeDead, demote, forget, shed, spread} {
+	for _, decide := range []func(View, standing) Change{promote, removeSuperseded, removeLeft, removeDead, rest, demote, forget, shed, spread} {
 		if c := decide(v, t); c.Kind != None {
 			return c
 		}
@@ -86,7 +87,7 @@ func Next(v View) Change {
 type standing struct {
 	voters int // in the configuration
 	live   int // voters that can be counted on now, the leader included
-	kept   int // voters that are neither dead nor leaving: those that count towards Wanted
+	kept   int // voters that are neither dead, nor leaving, nor drained: those that count towards Wanted
 	dead   int // voters out of reach for the whole grace
 	ready  []Server
 	target int // voters there should be
@@ -109,7 +110,7 @@ func tally(v View) standing {
 			continue
 		case v.dead(s):
 			t.dead++
-		case !v.leaving(s):
+		case !v.leaving(s) && !v.Drained[s.ID]:
 			t.kept++
 			t.voting[v.zone(s)]++
 		}
@@ -127,8 +128,10 @@ func tally(v View) standing {
 	return t
 }
 
-// replicates: it has one of the places. A process whose successor has one has lost it, see removeSuperseded.
-func (v View) replicates(s Server) bool { return !v.dead(s) && !v.leaving(s) && !v.succeeded(s) }
+// replicates: it has one of the places. A process whose successor has one has lost it, see removeSuperseded; one that is drained leaves its own to others, and replicates on beside them.
+func (v View) replicates(s Server) bool {
+	return !v.dead(s) && !v.leaving(s) && !v.succeeded(s) && !v.Drained[s.ID]
+}
 
 // succeeded: it is out of reach, and another server has its name.
 func (v View) succeeded(s Server) bool {
@@ -180,7 +183,7 @@ func (v View) name(s Server) string { return cmp.Or(v.Progress[s.ID].Name, s.Nam
 
 func ready(v View, s Server) bool {
 	p := v.Progress[s.ID]
-	return p.Reachable && p.CaughtUp && !p.Left && p.StableFor >= stableFor
+	return p.Reachable && p.CaughtUp && !p.Left && p.StableFor >= stableFor && !v.Drained[s.ID]
 }
 
 // successor is a reachable non-voter of the same name: the process that took the place of s.
@@ -261,6 +264,16 @@ func removeDead(v View, t standing) Change {
 	return first(v, t, Remove, func(s Server) string {
 		if s.Voter && v.dead(s) {
 			return fmt.Sprintf("out of reach for %s", v.Progress[s.ID].UnreachableFor.Round(time.Second))
+		}
+		return ""
+	})
+}
+
+// rest takes the vote of a voter that is drained, once those that could replace it have theirs. Two of three then vote on as two.
+func rest(v View, t standing) Change {
+	return first(v, t, Demote, func(s Server) string {
+		if s.Voter && v.Drained[s.ID] && !v.dead(s) && !v.leaving(s) {
+			return "drained"
 		}
 		return ""
 	})

@@ -13,10 +13,10 @@ const grace = 15 * time.Second
 
 // parseView reads a compact configuration: one word per server, "id[/name][@zone]:state" with state letters
 // v voter, s standby; + reachable, - out of reach for 5 s, x for 20 s, X for 100 s, ? not measured; c caught up and stable,
-// n caught up but not yet stable; l left. The first is the leader.
+// n caught up but not yet stable; l left; d drained. The first is the leader.
 func parseView(t *testing.T, wanted int, spec string) View {
 	t.Helper()
-	v := View{Wanted: wanted, Grace: grace, Progress: map[string]Progress{}}
+	v := View{Wanted: wanted, Grace: grace, Progress: map[string]Progress{}, Drained: map[string]bool{}}
 	for word := range strings.FieldsSeq(spec) {
 		label, state, ok := strings.Cut(word, ":")
 		if !ok {
@@ -51,6 +51,8 @@ func parseView(t *testing.T, wanted int, spec string) View {
 				p.CaughtUp, p.StableFor = true, time.Second
 			case 'l':
 				p.Left = true
+			case 'd':
+				v.Drained[id] = true
 			case '2':
 				p.Level = 2
 			default:
@@ -89,6 +91,16 @@ func TestNext(t *testing.T) {
 		{"four voters become three", 5, "a:v+ b:v+ c:v+ d:v+", "demote d"},
 		{"the leader is not demoted", 5, "d:v+ a:v+ b:v+ c:v+", "demote c"},
 
+		{"drained: replacement first", 3, "a:v+ b:v+ c:v+d d:s+c", "promote d"},
+		{"drained and replaced", 3, "a:v+ b:v+ c:v+d d:v+", "demote c"},
+		{"drained, nobody to replace it", 3, "a:v+ b:v+ c:v+d", "demote c"},
+		{"drained, and another is dead", 3, "a:v+ b:vx c:v+d", "none"},
+		{"drained, and another is dead and replaced", 3, "a:v+ b:vx c:v+d d:s+c", "promote d"},
+		{"drained one of two", 3, "a:v+ b:v+d", "demote b"},
+		{"the drained leader is not demoted", 3, "a:v+d b:v+ c:v+", "none"},
+		{"drained standby is not promoted", 3, "a:v+ b:v+ c:s+cd", "none"},
+		{"drained standby has no place", 3, "a:v+ b:v+ c:v+ d:s+cd e:s+c f:s+c", "none"},
+		{"undrained", 3, "a:v+ b:v+ c:s+c", "promote c"},
 		{"short outage", 3, "a:v+ b:v+ c:v- d:s+c", "none"},
 		{"dead: replacement first", 3, "a:v+ b:v+ c:vx d:s+c", "promote d"},
 		{"dead and replaced", 3, "a:v+ b:v+ c:vx d:v+", "remove c"},
@@ -249,6 +261,12 @@ func randomView(rng *rand.Rand) View {
 			v.Progress[s.ID] = p
 		}
 	}
+	if rng.IntN(3) == 0 {
+		v.Drained = map[string]bool{}
+		for _, s := range v.Config {
+			v.Drained[s.ID] = rng.IntN(4) == 0
+		}
+	}
 	rng.Shuffle(len(v.Config), func(i, j int) { v.Config[i], v.Config[j] = v.Config[j], v.Config[i] })
 	return v
 }
@@ -292,13 +310,19 @@ func checkEnd(t *testing.T, start, end View) {
 		}
 		return
 	}
-	if st.kept < st.target {
+	if st.kept < st.target && st.kept+len(st.ready) >= st.target { // not if even the only one is drained
 		t.Fatalf("ended with %d voters, %d could be had: %+v", st.kept, st.target, start)
 	}
-	if st.kept > st.target && st.dead == 0 && !slices.ContainsFunc(end.Config, end.leaving) {
+	resting := func(s Server) bool { return s.Voter && end.Drained[s.ID] } // the leader, who has to hand over first
+	if st.kept > st.target && st.dead == 0 && !slices.ContainsFunc(end.Config, end.leaving) && !slices.ContainsFunc(end.Config, resting) {
 		t.Fatalf("ended with %d voters, %d are wanted: %+v", st.kept, st.target, start)
 	}
-	if m := margin(end); m < margin(start) && !slices.ContainsFunc(start.Config, start.leaving) && tally(start).kept <= start.Wanted &&
+	for _, s := range end.Config {
+		if s.Voter && end.Drained[s.ID] && !end.dead(s) && !end.leaving(s) && safe(end, st, s) {
+			t.Fatalf("ended with a vote of %s, which is drained: %+v", s.ID, start)
+		}
+	}
+	if m := margin(end); m < margin(start) && len(start.Drained) == 0 && !slices.ContainsFunc(start.Config, start.leaving) && tally(start).kept <= start.Wanted &&
 		st.voters > 2 {
 		t.Fatalf("survives %d failures, %d before: %+v\nend %+v", m, margin(start), start, end)
 	}
@@ -410,5 +434,35 @@ func TestAdmit(t *testing.T) {
 	v.Pending = true
 	if d := Admit(v, Server{ID: "n"}, ""); d.Kind != Wait {
 		t.Errorf("Admit while a change is pending = %v", d)
+	}
+}
+
+// What an operator may not do is told in words; what is allowed keeps a majority in reach.
+func TestKeepsAndNeeds(t *testing.T) {
+	for _, test := range []struct {
+		view, id     string
+		keeps, needs string // part of the reason; "" if it can be done
+	}{
+		{"a:v+ b:v+ c:v+", "c", "", ""},
+		{"a:v+ b:v+ c:v+", "a", "it leads", ""},
+		{"a:v+ b:v+ c:v+", "x", "not in the group", "not in the group"},
+		{"a:v+ b:v+ c:vx", "c", "", ""},
+		{"a:v+ b:v+ c:v?", "c", "", ""},
+		{"a:v+ b:v+ c:v-", "b", "only 1 of 2", "only 1 of 2"},
+		{"a:v+ b:v- c:v-", "b", "no quorum", "only 1 of 2"},
+		{"a:v+ b:v+", "b", "", ""},
+		{"a:v+", "a", "it leads", "only voter"},
+		{"a:v+ b:s+c", "a", "it leads", "only voter"},
+		{"a:v+ b:s-", "b", "", ""},
+		{"a:v+d b:v+d c:v+", "c", "", "are drained"},
+		{"a:v+ b:v+ c:v+ d:v- e:v-", "c", "only 2 of 4", "only 2 of 4"},
+		{"a:v+ b:v+ c:v+ d:v+ e:v-", "d", "", ""},
+	} {
+		v := parseView(t, 3, test.view)
+		for what, got := range map[string][2]string{"keeps": {Keeps(v, test.id), test.keeps}, "needs": {Needs(v, test.id), test.needs}} {
+			if (got[0] == "") != (got[1] == "") || !strings.Contains(got[0], got[1]) {
+				t.Errorf("%s %s: %s %q, want %q", test.view, test.id, what, got[0], got[1])
+			}
+		}
 	}
 }

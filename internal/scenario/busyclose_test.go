@@ -3,7 +3,7 @@ package scenario_test
 import (
 	"context"
 	"fmt"
-	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,26 +31,24 @@ func TestEndBesideACrowdOfRequests(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						c := quorumlocktest.New(t, size)
 						n := c.Node(c.Leader())
-						asked := make(chan struct{}, crowd)
+						var answers atomic.Int64
+						moment := make(chan struct{})
 						for range crowd {
 							go func() {
 								ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 								defer cancel()
-								asked <- struct{}{}
 								for err := error(nil); err == nil; {
 									_, err = n.Inspect(ctx, "k")
+									if answers.Add(1) == int64(20*i+1) {
+										close(moment)
+									}
 									if h, lockErr := quorumlock.NewMutex(n, "k").TryLock(ctx); lockErr == nil {
 										_ = h.Unlock()
 									}
 								}
 							}()
 						}
-						for range crowd {
-							<-asked
-						}
-						for range 7 * i {
-							runtime.Gosched()
-						}
+						<-moment
 						end(t, c)
 						time.Sleep(6 * time.Second)
 					})

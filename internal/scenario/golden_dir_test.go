@@ -33,16 +33,20 @@ var updateGolden = flag.Bool("update", false, "write golden directories that do 
 var goldenDirs = []string{"member", "recovered"}
 
 // goldenOps are what the log of a level must have, so that its files prove something.
-var goldenOps = map[string]locktable.Op{"level1": locktable.OpRestart}
+var goldenOps = map[string]locktable.Op{"level1": locktable.OpRestart, "level2": locktable.OpAct}
+
+var goldenLevels = map[string]uint32{"level1": 1, "level2": 2}
 
 // Every golden directory is opened by this binary: what its log and its snapshot give is what was written down when it was made,
 // each by itself, and a node goes on from it.
 func TestGoldenDirectories(t *testing.T) {
 	if *updateGolden {
-		makeGolden(t, "level1")
+		for level := range goldenLevels {
+			makeGolden(t, level)
+		}
 	}
 	folders, err := filepath.Glob("testdata/level*")
-	if err != nil || len(folders) < 1 {
+	if err != nil || len(folders) != len(goldenLevels) {
 		t.Fatalf("folders %v, %v", folders, err)
 	}
 	for _, folder := range folders {

@@ -20,18 +20,19 @@ type goldenLog struct {
 	store       *store.Store
 	table       *locktable.Table
 	index, term uint64
+	level       uint32
 	next        map[locktable.SessionID]uint64 // sequences
 }
 
 const goldenWall = 1_780_000_000_000 // Unix milliseconds of the first entry
 
-func writeGoldenMember(t *testing.T, dir string) {
+func writeGoldenMember(t *testing.T, dir string, level uint32) {
 	s, err := store.Open(context.Background(), store.Options{Dir: dir, Cluster: "golden"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	g := &goldenLog{t: t, store: s, table: locktable.New(), term: 2, next: map[locktable.SessionID]uint64{}}
+	g := &goldenLog{t: t, store: s, table: locktable.New(), term: 2, level: level, next: map[locktable.SessionID]uint64{}}
 	self := membership.Server{ID: s.ServerID(), Name: "alone", Addr: "host:7000", Voter: true}
 	promise := membership.Promise{ID: "golden-cluster", Proposer: self, Boot: "b00t", Founders: []membership.Server{self}}
 	g.must(s.SetIdentity(store.Identity{ClusterID: promise.ID, Joining: "golden-cluster", Promise: promise.Encode()}))
@@ -110,7 +111,12 @@ func (g *goldenLog) wait(s locktable.SessionID, c locktable.Command, names ...st
 // former is what the snapshot has: each kind of record, each sort of claim.
 func (g *goldenLog) former() {
 	g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpFound, ClusterID: "golden-cluster", Rev: goldenWall * 1000, TTL: time.Minute})
-	a, b, dead := g.open("web-1", "start-1"), g.open("web-2", ""), g.open("web-3", "start-3")
+	a, b := g.open("web-1", "start-1"), g.open("web-2", "")
+	if g.level >= locktable.LevelActs { // the sessions before do not know when they were opened
+		g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpLevel, Level: g.level})
+		g.formerActs()
+	}
+	dead := g.open("web-3", "start-3")
 	g.hold(a, locktable.Command{Note: "nightly", Value: "10.0.0.1:8080"}, "plain", "größe")
 	g.wait(b, locktable.Command{Note: "next"}, "plain")
 	pool := locktable.Command{Mode: locktable.Permits, Count: 2, Limit: 5}
@@ -129,6 +135,29 @@ func (g *goldenLog) former() {
 	_, token = g.hold(b, locktable.Command{}, "forced")
 	g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpForce, Names: []string{"forced"}, Token: token, Now: true, Note: "stuck", Actor: "ops"})
 	g.entry(locktable.CodeLocked, g.of(b, locktable.Command{Op: locktable.OpClaim, Names: []string{"plain"}, Try: true}))
+}
+
+// formerActs is what level 2 adds to the snapshot, and latterActs to the log after it.
+func (g *goldenLog) formerActs() {
+	g.open("web-9", "") // lives on, and knows when it was opened
+	for i, now := range []bool{false, true} {
+		s := g.open("web-6", "start-6")
+		g.hold(s, locktable.Command{}, []string{"ended", "freed"}[i])
+		g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpEnd, Session: s, Now: now, Note: "stuck", Actor: "ops"})
+	}
+	g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpAct, Act: locktable.ActTransfer, Node: "server-web-1", NodeName: "web-1", Note: "restart", Actor: "ops"})
+	for _, act := range []locktable.Act{locktable.ActDrain, locktable.ActUndrain, locktable.ActDrain} {
+		g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpAct, Act: act, Node: "server-web-2", NodeName: "web-2", Note: "new kernel", Actor: "ops"})
+	}
+}
+
+func (g *goldenLog) latterActs() {
+	s := g.open("web-7", "start-7")
+	g.hold(s, locktable.Command{Delay: time.Second, Mode: locktable.Shared}, "read")
+	g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpEnd, Session: s, Note: "stuck", Actor: "ops"})
+	g.entry(locktable.CodeNoSession, locktable.Command{Op: locktable.OpRenew, Session: s})
+	g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpAct, Act: locktable.ActRemove, Node: "server-web-8", Note: "dead", Actor: "ops"})
+	g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpSessions, Count: 10}, locktable.Command{Op: locktable.OpAudit, Rev: 1, Count: 2})
 }
 
 // renewed is the index that an expiry of the session has to name.
@@ -173,6 +202,9 @@ func (g *goldenLog) latter() {
 	g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpClose, Session: c, Now: true})
 	g.hold(d, locktable.Command{}, "restarted")
 	g.entry(locktable.CodeOK, locktable.Command{Op: locktable.OpRestart, Node: "server-web-5", Incarnation: "start-5", RenewIndex: g.index})
+	if g.level >= locktable.LevelActs {
+		g.latterActs()
+	}
 }
 
 func (g *goldenLog) keepSnapshot(c raft.Configuration) {

@@ -23,7 +23,7 @@ func makeGolden(t *testing.T, level string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	writeGoldenMember(t, dir)
+	writeGoldenMember(t, dir, goldenLevels[level])
 	keepGolden(t, folder, "member", dir)
 	was, err := quorumlock.Recover(context.Background(), goldenConfig(dir), quorumlock.RecoverOptions{GiveUp: "golden-cluster"})
 	if err != nil {

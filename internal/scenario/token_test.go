@@ -76,7 +76,7 @@ func grantMany(t *testing.T, n *quorumlock.Node, name string, count int) (last q
 	return last
 }
 
-// S36, of which restore waits for backups: a cluster that kept nothing on disk is lost and founded anew. The next token exceeds
+// S36, as far as no backup is there: a cluster that kept nothing on disk is lost and founded anew. The next token exceeds
 // every earlier one, also that of a hold which the old cluster never ended, so a resource that saw the old cluster goes on with
 // the new one and refuses the old one's holders.
 func TestTokensRiseOverTheTotalLossOfACluster(t *testing.T) {

@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/hashicorp/raft"
@@ -87,7 +86,7 @@ type plainPeers struct{ raft.Transport }
 
 func (plainPeers) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
 
-// errNoMember refuses a store in which nothing is kept, where Options.Existing asks for one.
-func errNoMember(name string) error {
-	return &DirError{Dir: name, Err: fmt.Errorf("it holds no member of a cluster")}
-}
+// ErrNoMember: nothing is kept in a store of which Options.Existing asks for a member.
+var ErrNoMember = errors.New("it holds no member of a cluster")
+
+func errNoMember(name string) error { return &DirError{Dir: name, Err: ErrNoMember} }

@@ -39,7 +39,7 @@ type RosterServer struct {
 	Voter    bool
 }
 
-// ReadRequest asks a member for an answer from its own state: OpInspect or OpList, which are not proposed.
+// ReadRequest asks a member for an answer from its own state: OpInspect, OpList, OpSessions or OpAudit, which are not proposed.
 type ReadRequest struct {
 	Command locktable.Command
 }

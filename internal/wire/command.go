@@ -45,13 +45,14 @@ const (
 
 	fieldFormer
 	fieldBarring // a bit is all there is of a bool
+	fieldAct
 
 	fieldEnd
 )
 
 // lastOp and lastMode are the highest that this level knows.
 const (
-	lastOp   = locktable.OpRestart
+	lastOp   = locktable.OpAct
 	lastMode = locktable.Permits
 )
 
@@ -115,6 +116,7 @@ func (w *Writer) rareFields(c *locktable.Command) {
 	w.stringField(c.ClusterID)
 	w.uvarintField(uint64(c.Level))
 	w.uvarintField(uint64(c.Former))
+	w.byteField(byte(c.Act))
 }
 
 func fieldsOf(c *locktable.Command) uint64 {
@@ -147,7 +149,8 @@ func fieldsOf(c *locktable.Command) uint64 {
 		bit(c.ClusterID != "", fieldClusterID) |
 		bit(c.Level != 0, fieldLevel) |
 		bit(c.Former != 0, fieldFormer) |
-		bit(c.Barring, fieldBarring)
+		bit(c.Barring, fieldBarring) |
+		bit(c.Act != 0, fieldAct)
 }
 
 func decodeCommand(b []byte, c *locktable.Command) error {
@@ -279,6 +282,9 @@ func (r *Reader) rareFields(fields uint64, c *locktable.Command) {
 		c.Former = r.presentUint32()
 	}
 	c.Barring = fields&fieldBarring != 0
+	if fields&fieldAct != 0 {
+		c.Act = locktable.Act(r.presentByte())
+	}
 }
 
 // names reads a list that is not empty. Its elements may be: that breaks a rule of the state machine, not of the encoding.

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -53,12 +54,15 @@ func FuzzDecodeBatch(f *testing.F) {
 func FuzzDecodeResult(f *testing.F) {
 	k := kindNamed(f, "result")
 	f.Add(k.encode(nil, goldenValues()["result"]))
+	f.Add(k.encode(nil, goldenLater()["result-sessions"]))
+	f.Add(k.encode(nil, goldenLater()["result-audit"]))
 	f.Add(k.encode(nil, locktable.Result{Code: locktable.CodeGranted, Index: 9, Token: 8, Renewed: true}))
 	f.Fuzz(func(t *testing.T, b []byte) { checkCanonical(t, k, b) })
 }
 
 func FuzzMessages(f *testing.F) {
 	values := goldenValues()
+	maps.Copy(values, goldenLater())
 	for i, k := range valueKinds {
 		f.Add(byte(i), k.encode(nil, values[k.name]))
 	}
@@ -73,7 +77,7 @@ func FuzzMessages(f *testing.F) {
 
 // FuzzReadSnapshot puts the right hash behind what it is given, or the fuzzer would never get past it.
 func FuzzReadSnapshot(f *testing.F) {
-	for _, s := range []state{locktable.New().Snapshot(), foundedTable(f).Snapshot(), goldenRecords()} {
+	for _, s := range []state{locktable.New().Snapshot(), foundedTable(f).Snapshot(), goldenRecords(), goldenActs()} {
 		b := encodeState(f, s)
 		f.Add(b[:len(b)-len(seal(nil))])
 	}

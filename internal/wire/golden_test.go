@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,10 +24,10 @@ import (
 // level gets a folder of its own beside it, and its tests keep reading this one.
 var update = flag.Bool("update", false, "write golden files that do not exist yet")
 
-// golden compares b with the committed file and returns what is committed.
-func golden(t *testing.T, name string, b []byte) []byte {
+// goldenOf compares b with the committed file of a level and returns what is committed.
+func goldenOf(t *testing.T, level, name string, b []byte) []byte {
 	t.Helper()
-	path := filepath.Join("testdata", "level1", name+".hex")
+	path := filepath.Join("testdata", level, name+".hex")
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && *update {
 		text = []byte(hexLines(b))
@@ -40,7 +41,7 @@ func golden(t *testing.T, name string, b []byte) []byte {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(b, want) {
-		t.Errorf("%s is written otherwise than level 1 wrote it:\ngot  %x\nwant %x", name, b, want)
+		t.Errorf("%s is written otherwise than %s wrote it:\ngot  %x\nwant %x", name, level, b, want)
 	}
 	return want
 }
@@ -175,7 +176,9 @@ func goldenValues() map[string]any {
 				{ServerID: "server-1", Name: "web-1", Addr: "10.0.0.1:7946"}, {ServerID: "server-2", Name: "web-2", Addr: "10.0.0.2:7946", Voter: true},
 			},
 		},
-		"read request": ReadRequest{Command: locktable.Command{Op: locktable.OpInspect, Names: []string{"job-x"}}},
+		"read request":     ReadRequest{Command: locktable.Command{Op: locktable.OpInspect, Names: []string{"job-x"}}},
+		"snapshot request": SnapshotRequest{ID: 9, Piece: 300, Local: true},
+		"snapshot reply":   SnapshotReply{Status: StatusDone, ID: 9, Header: []byte("header"), Data: []byte("data"), Sum: []byte("sum"), Detail: "detail"},
 		"read reply": ReadReply{
 			Status: StatusDone, Result: locktable.Result{Code: locktable.CodeOK, Index: 300}, Age: 1500 * time.Millisecond, Detail: "d",
 		},
@@ -196,7 +199,11 @@ func TestGoldenValues(t *testing.T) {
 	for _, k := range valueKinds {
 		t.Run(k.name, func(t *testing.T) {
 			want := values[k.name]
-			b := golden(t, strings.ReplaceAll(k.name, " ", "-"), k.encode(nil, want))
+			level := "level1"
+			if want == nil {
+				level, want = "level2", goldenLater()[k.name]
+			}
+			b := goldenOf(t, level, strings.ReplaceAll(k.name, " ", "-"), k.encode(nil, want))
 			got, err := k.decode(b)
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
@@ -290,7 +297,7 @@ func goldenClaims(c locktable.Rev, a, b locktable.SessionID) []locktable.ClaimRe
 func TestGoldenValuesSetEveryField(t *testing.T) {
 	set := map[string]bool{}
 	s := goldenRecords()
-	for _, v := range []any{s.head, goldenQuarantine().head, s.sessions, s.claims, s.finished, s.lost, s.audit, s.limits, goldenValues()} {
+	for _, v := range []any{s.head, goldenQuarantine().head, s.sessions, s.claims, s.finished, s.lost, s.audit, s.limits, goldenValues(), goldenLater(), goldenActs().sessions, goldenActs().audit} {
 		markFields(set, reflect.ValueOf(v))
 	}
 	for field, is := range set {
@@ -341,13 +348,13 @@ func goldenQuarantine() *records {
 }
 
 func TestGoldenSnapshot(t *testing.T) {
-	for name, want := range map[string]*records{"snapshot": goldenRecords(), "snapshot-quarantine": goldenQuarantine()} {
+	for name, want := range map[string]*records{"snapshot": goldenRecords(), "snapshot-quarantine": goldenQuarantine(), "snapshot-acts": goldenActs()} {
 		t.Run(name, func(t *testing.T) { checkGoldenSnapshot(t, name, want) })
 	}
 }
 
 func checkGoldenSnapshot(t *testing.T, name string, want *records) {
-	b := golden(t, name, encodeState(t, want))
+	b := goldenOf(t, fmt.Sprintf("level%d", want.head.Level), name, encodeState(t, want))
 	got, _, err := readState(bytes.NewReader(b), newRecordBuilder)
 	if err != nil || !reflect.DeepEqual(got.records, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got.records, err, want)

@@ -9,7 +9,7 @@ import (
 )
 
 // Level is the feature level of this binary: the highest that it understands in full.
-const Level = 1
+const Level = 2
 
 // ErrLevel is the root of every *LevelError.
 var ErrLevel = errors.New("feature level too low")
@@ -106,8 +106,11 @@ func newer(what string, level uint32) error {
 // Raising the level needs that level itself, so a binary that is too old stops at this very entry and not at the first one
 // that happens to use something new.
 func commandLevel(c *locktable.Command) uint32 {
-	if c.Op == locktable.OpLevel {
+	switch {
+	case c.Op == locktable.OpLevel:
 		return max(c.Level, firstLevel)
+	case c.Act != 0:
+		return locktable.LevelActs
 	}
-	return firstLevel
+	return locktable.LevelOf(c.Op)
 }

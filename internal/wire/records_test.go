@@ -20,6 +20,8 @@ var recordKinds = []valueKind{
 	recordKind("lost record", (*Writer).lostRecord, (*Reader).lostRecord),
 	recordKind("audit record", (*Writer).auditRecord, (*Reader).auditRecord),
 	recordKind("limit record", (*Writer).limitRecord, (*Reader).limitRecord),
+	recordKind("opened record", (*Writer).openedRecord, (*Reader).openedRecord),
+	recordKind("act record", (*Writer).actRecord, (*Reader).actRecord),
 }
 
 func recordKind[T any](name string, write func(*Writer, *T), read func(*Reader) T) valueKind {
@@ -47,7 +49,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// randomRecord leaves out of a header what stands before it, and counts below zero.
+// randomRecord leaves out of a header what stands before it, and counts below zero; and of other records what additions of a later level tell.
 func randomRecord(rng *rand.Rand, k valueKind) any {
 	v := k.random(rng)
 	if h, ok := v.(locktable.Header); ok {
@@ -56,6 +58,17 @@ func randomRecord(rng *rand.Rand, k valueKind) any {
 			*n &= math.MaxInt
 		}
 		return h
+	}
+	switch r := v.(type) {
+	case locktable.SessionRecord:
+		r.Opened = 0
+		return r
+	case locktable.AuditRecord:
+		r.Act, r.Session, r.Node, r.NodeName = 0, 0, "", ""
+		return r
+	case actRecord:
+		r.AuditRecord = locktable.AuditRecord{Act: r.Act, Session: r.Session, Node: r.Node, NodeName: r.NodeName}
+		return r
 	}
 	return v
 }

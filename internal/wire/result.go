@@ -28,6 +28,8 @@ const (
 	resultInfos
 	resultMore
 	resultEnded
+	resultSessions
+	resultAudit
 	resultEnd
 )
 
@@ -38,6 +40,9 @@ const (
 	minHolder = 12
 	minWaiter = 8
 	minInfo   = 9
+
+	minSessionInfo = 7
+	minAudit       = 11
 )
 
 // AppendResult appends the encoding of v to dst.
@@ -86,6 +91,12 @@ func (w *Writer) result(v *locktable.Result) {
 		w.infos(v.Infos)
 	}
 	w.varintField(int64(v.Ended))
+	if len(v.Sessions) > 0 {
+		w.sessionInfos(v.Sessions)
+	}
+	if len(v.Audit) > 0 {
+		w.audit(v.Audit)
+	}
 }
 
 func resultFieldsOf(v *locktable.Result) uint64 {
@@ -105,7 +116,9 @@ func resultFieldsOf(v *locktable.Result) uint64 {
 		bit(v.Limit != 0, resultLimit) |
 		bit(len(v.Infos) != 0, resultInfos) |
 		bit(v.More, resultMore) |
-		bit(v.Ended != 0, resultEnded)
+		bit(v.Ended != 0, resultEnded) |
+		bit(len(v.Sessions) != 0, resultSessions) |
+		bit(len(v.Audit) != 0, resultAudit)
 }
 
 func decodeResult(b []byte, v *locktable.Result) error {
@@ -181,6 +194,12 @@ func (r *Reader) rareResultFields(fields uint64, v *locktable.Result) {
 	v.More = fields&resultMore != 0
 	if fields&resultEnded != 0 {
 		v.Ended = r.presentInt()
+	}
+	if fields&resultSessions != 0 {
+		v.Sessions = presentList(r, minSessionInfo, (*Reader).sessionInfo)
+	}
+	if fields&resultAudit != 0 {
+		v.Audit = presentList(r, minAudit, (*Reader).auditWhole)
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 //
 // and a record is its length and its content. A section that a reader does not know is skipped, unless its required bit says
 // that the state is not whole without it. The first six sections are required and always there. The seventh is not required: its one
-// record is a hash of the state, for the reader to compare with what it has built.
+// record is a hash of the state, for the reader to compare with what it has built. Those after it came with level 2, add to records of earlier sections, and
+// are left out where they would be empty, so a state of level 1 is written as level 1 wrote it.
 const (
 	snapshotMagic  = "QLOCKSNP"
 	snapshotFormat = 1
@@ -35,6 +36,8 @@ const (
 	sectionAudit
 	sectionLimits
 	sectionStateHash
+	sectionOpenings // required, and there only if there are records; so is the next
+	sectionActs
 
 	lastOfTable = sectionLimits // up to it, sections are required
 )
@@ -57,6 +60,7 @@ type state interface {
 // that they are whole.
 type builder interface {
 	Session(locktable.SessionRecord) error
+	Opened(id locktable.SessionID, wall int64) error
 	Claim(locktable.ClaimRecord) error
 	Finished(locktable.FinishedRecord) error
 	Lost(locktable.LostRecord) error

@@ -3,6 +3,7 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
@@ -76,10 +78,12 @@ func readSections[B builder](r *snapshotReader, have uint32, open func(locktable
 // sectionReader walks the sections of one snapshot.
 type sectionReader struct {
 	*snapshotReader
-	header locktable.Header
-	to     builder
-	last   uint64 // id of the section read last
-	hash   *stateHash
+	header  locktable.Header
+	to      builder
+	last    uint64 // id of the section read last
+	hash    *stateHash
+	audit   []locktable.AuditRecord // kept back until all is known of them
+	lastAct locktable.Rev
 }
 
 // next reads one section. False is the end: all known sections were there.
@@ -90,7 +94,7 @@ func (s *sectionReader) next() (bool, error) {
 	}
 	id, required := tag>>1, tag&requiredBit != 0
 	if tag == 0 {
-		return false, s.complete()
+		return false, s.end()
 	}
 	if !s.inOrder(id, required) {
 		return false, fmt.Errorf("section tag %d after section %d: %w", tag, s.last, ErrMalformed)
@@ -99,6 +103,10 @@ func (s *sectionReader) next() (bool, error) {
 	switch {
 	case id <= lastOfTable:
 		return true, s.known(id)
+	case id == sectionOpenings && required:
+		return true, readAddition(s.snapshotReader, (*Reader).openedRecord, func(o openedRecord) error { return s.to.Opened(o.Session, o.Wall) })
+	case id == sectionActs && required:
+		return true, readAddition(s.snapshotReader, (*Reader).actRecord, s.act)
 	case required:
 		return false, newer(fmt.Sprintf("snapshot section %d", id), s.header.Level)
 	}
@@ -136,11 +144,57 @@ func (s *sectionReader) known(id uint64) error {
 	case sectionLost:
 		return readRecords(s.snapshotReader, h.Lost, (*Reader).lostRecord, to.Lost)
 	case sectionAudit:
-		return readRecords(s.snapshotReader, h.Audit, (*Reader).auditRecord, to.Audit)
+		return readRecords(s.snapshotReader, h.Audit, (*Reader).auditRecord, func(a locktable.AuditRecord) error {
+			s.audit = append(s.audit, a)
+			return nil
+		})
 	case sectionLimits:
 		return readRecords(s.snapshotReader, h.Limits, (*Reader).limitRecord, to.Limit)
 	}
 	return fmt.Errorf("section %d has no reader: %w", id, ErrMalformed)
+}
+
+// act adds to the audit record of its revision; revisions rise.
+func (s *sectionReader) act(a actRecord) error {
+	at, found := slices.BinarySearchFunc(s.audit, a.Rev, func(r locktable.AuditRecord, rev locktable.Rev) int { return cmp.Compare(r.Rev, rev) })
+	if !found || a.Rev <= s.lastAct && s.lastAct != 0 {
+		return fmt.Errorf("act at revision %d, where no audit record waits for one", a.Rev)
+	}
+	s.lastAct = a.Rev
+	r := &s.audit[at]
+	r.Act, r.Session, r.Node, r.NodeName = a.Act, a.Session, a.Node, a.NodeName
+	return nil
+}
+
+// end gives on what was kept back.
+func (s *sectionReader) end() error {
+	if err := s.complete(); err != nil {
+		return err
+	}
+	for _, a := range s.audit {
+		if err := s.to.Audit(a); err != nil {
+			return fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
+	}
+	return nil
+}
+
+// readAddition reads a section that is there only if it has records.
+func readAddition[T any](r *snapshotReader, decode func(*Reader) T, add func(T) error) error {
+	n, err := r.uvarint()
+	if err == nil && n == 0 {
+		err = fmt.Errorf("an empty addition: %w", ErrMalformed)
+	}
+	for ; err == nil && n > 0; n-- {
+		var rec T
+		if rec, err = readRecord(r, decode); err != nil {
+			break
+		}
+		if err = add(rec); err != nil {
+			err = fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
+	}
+	return err
 }
 
 func (s *sectionReader) readHash() error {

@@ -245,16 +245,16 @@ func TestSnapshotLayouts(t *testing.T) {
 		"twice":           {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.known(6, 6); s.end() }},
 		"not required":    {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, false); s.end() }},
 		"id 0":            {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.section(0, true); s.end() }},
-		"unknown, early":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(8, false); s.known(1, 6); s.end() }},
+		"unknown, early":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(10, false); s.known(1, 6); s.end() }},
 		"count too high":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, true, "x"); s.end() }},
 		"record as end":   {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.known(1, 5); s.section(6, true, "") }},
-		"unknown, alone":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(8, false); s.end() }},
-		"unknown needed":  {ErrLevel, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.section(8, true); s.end() }},
-		"unknown skipped": {nil, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.section(8, false, "a", "", "b"); s.end() }},
+		"unknown, alone":  {ErrMalformed, func(s *snapshotScript) { s.head(1, 1); s.section(10, false); s.end() }},
+		"unknown needed":  {ErrLevel, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.section(10, true); s.end() }},
+		"unknown skipped": {nil, func(s *snapshotScript) { s.head(1, 1); s.known(1, 6); s.section(10, false, "a", "", "b"); s.end() }},
 		"two skipped": {nil, func(s *snapshotScript) {
 			s.head(1, 1)
 			s.known(1, 6)
-			s.section(8, false)
+			s.section(10, false)
 			s.section(11, false)
 			s.end()
 		}},
@@ -268,7 +268,7 @@ func TestSnapshotLayouts(t *testing.T) {
 			s.head(1, 1)
 			s.known(1, 6)
 			s.section(11, false)
-			s.section(8, false)
+			s.section(10, false)
 			s.end()
 		}},
 	} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
@@ -26,6 +27,8 @@ func writeState(out io.Writer, s state, hash *stateHash) error {
 	if hash != nil {
 		w.stateHash(hash)
 	}
+	writeAddition(&w, sectionOpenings, openings(s), (*Writer).openedRecord)
+	writeAddition(&w, sectionActs, acts(s), (*Writer).actRecord)
 	w.uvarint(0)
 	if err := w.flush(); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
@@ -86,6 +89,13 @@ func (w *snapshotWriter) stateHash(h *stateHash) {
 	w.scratch.buf = w.scratch.buf[:0]
 	w.scratch.stateHash(h)
 	w.endRecord()
+}
+
+// writeAddition writes a section that is there only if it has records.
+func writeAddition[T any](w *snapshotWriter, id uint64, records []T, encode func(*Writer, *T)) {
+	if len(records) > 0 {
+		writeSection(w, id, len(records), slices.Values(records), encode)
+	}
 }
 
 func writeSection[T any](w *snapshotWriter, id uint64, count int, records iter.Seq[T], encode func(*Writer, *T)) {

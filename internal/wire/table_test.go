@@ -185,7 +185,15 @@ type recordBuilder struct{ *records }
 func newRecordBuilder(h locktable.Header) recordBuilder { return recordBuilder{newRecords(h)} }
 
 func (b recordBuilder) Session(r locktable.SessionRecord) error { return add(&b.sessions, r) }
-func (b recordBuilder) Claim(r locktable.ClaimRecord) error     { return add(&b.claims, r) }
+func (b recordBuilder) Opened(id locktable.SessionID, wall int64) error {
+	for i := range b.sessions {
+		if b.sessions[i].ID == id {
+			b.sessions[i].Opened = wall
+		}
+	}
+	return nil
+}
+func (b recordBuilder) Claim(r locktable.ClaimRecord) error { return add(&b.claims, r) }
 func (b recordBuilder) Finished(r locktable.FinishedRecord) error {
 	return add(&b.finished, r)
 }
@@ -208,6 +216,12 @@ func randomRecords(rng *rand.Rand) *records {
 	s.lost = randomList[locktable.LostRecord](rng)
 	s.audit = randomList[locktable.AuditRecord](rng)
 	s.limits = randomList[locktable.LimitRecord](rng)
+	for i := range s.sessions { // additions find their records by these
+		s.sessions[i].ID = locktable.SessionID(i + 1)
+	}
+	for i := range s.audit {
+		s.audit[i].Rev = locktable.Rev(i + 1)
+	}
 	s.count()
 	return s
 }
