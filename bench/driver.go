@@ -118,6 +118,9 @@ func (d *driver) on(ctx context.Context, s *system, list []*workload) error {
 		return d.failed(ctx, s, list[0], err)
 	}
 	r.profile = d.profile
+	if err := r.warm(ctx); err != nil {
+		return errors.Join(d.failed(ctx, s, list[0], err), r.end())
+	}
 	for _, w := range list {
 		if err = d.do(ctx, r, w); err != nil {
 			break // the system may not be what it was

@@ -203,11 +203,11 @@ type counted struct {
 	grants []grant
 }
 
-// cycle has all clients lock and unlock for a window, after a fifth of it to warm up.
+// cycle has all clients lock and unlock for a window, after a fifth of it, or what the system needs, to warm up.
 func (r *rig) cycle(ctx context.Context, window time.Duration, o order) (counted, error) {
 	o.Verb, o.Name = verbCycle, r.lockName()
 	o.Start = now().add(leadTime)
-	o.Count = o.Start.add(window / 5)
+	o.Count = o.Start.add(max(window/5, r.system.warm))
 	o.End = o.Count.add(window)
 	answers, err := r.all(ctx, func(int) order { return o })
 	if err != nil {
@@ -227,6 +227,20 @@ func joined(answers []answer) (counted, error) {
 		}
 	}
 	return c, nil
+}
+
+// warmClients is how many warm a system up.
+const warmClients = 16
+
+func (r *rig) warm(ctx context.Context) error {
+	if r.system.warm == 0 {
+		return nil
+	}
+	if err := r.clients(ctx, warmClients, usualTTL); err != nil {
+		return err
+	}
+	_, err := r.cycle(ctx, r.system.warm, order{Own: true})
+	return err
 }
 
 // end kills what is left, and removes the directories.

@@ -21,10 +21,11 @@ import (
 )
 
 // ZooKeeper runs as three processes of Debian's package, with its default of fsync before each answer. Its clients use the lock recipe of the Go client; a client is a connection.
-var zooKeeper = &system{key: "zookeeper", name: "ZooKeeper, 3 nodes", keeps: "majority, fsync", serve: serveZooKeeper, open: openZooKeeper}
+var zooKeeper = &system{key: "zookeeper", name: "ZooKeeper, 3 nodes", keeps: "majority, fsync", warm: 4 * time.Second, serve: serveZooKeeper, open: openZooKeeper}
 
 const (
-	zooKeeperJars  = "/usr/share/java/zookeeper.jar:/usr/share/java/*:/etc/zookeeper/conf"
+	zooKeeperJar   = "/usr/share/java/zookeeper.jar" // names the others that it needs
+	zooKeeperPath  = "/etc/zookeeper/conf:" + zooKeeperJar
 	zooKeeperNodes = 3
 )
 
@@ -33,7 +34,7 @@ func serveZooKeeper(ctx context.Context, l *demokit.Launcher, dir string) (*serv
 	if err != nil {
 		return nil, &servers.MissingError{Program: "java", Package: "default-jre-headless"}
 	}
-	if _, err := os.Stat(strings.Split(zooKeeperJars, ":")[0]); err != nil {
+	if _, err := os.Stat(zooKeeperJar); err != nil {
 		return nil, &servers.MissingError{Program: "zookeeper.jar", Package: "zookeeper"}
 	}
 	addrs, err := demokit.FreeAddrs(3 * zooKeeperNodes)
@@ -54,7 +55,7 @@ func serveZooKeeper(ctx context.Context, l *demokit.Launcher, dir string) (*serv
 			s.stop()
 			return nil, err
 		}
-		c := exec.Command(java, "-Xmx1g", "-cp", zooKeeperJars, "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=srvr",
+		c := exec.Command(java, "-Xmx1g", "-cp", zooKeeperPath, "-Dzookeeper.root.logger=WARN,CONSOLE", "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=srvr",
 			"org.apache.zookeeper.server.quorum.QuorumPeerMain", conf)
 		if err := l.Start(c); err != nil {
 			s.stop()
@@ -171,12 +172,43 @@ func (p zooKeeperPlace) client(ctx context.Context, ttl time.Duration) (client, 
 type zooKeeperClient struct{ c *zk.Conn }
 
 // lock waits without heed of ctx, for which the recipe has no room; Close ends it.
-func (c *zooKeeperClient) lock(_ context.Context, name string) (func(context.Context) error, error) {
+func (c *zooKeeperClient) lock(ctx context.Context, name string) (func(context.Context) error, error) {
 	l := zk.NewLock(c.c, "/"+name, zk.WorldACL(zk.PermAll))
 	if err := l.Lock(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, demokit.Poll(ctx, func() error { return c.sweep("/" + name) }))
 	}
-	return func(context.Context) error { return l.Unlock() }, nil
+	return func(ctx context.Context) error {
+		return demokit.Poll(ctx, func() error {
+			if err := l.Unlock(); !errors.Is(err, zk.ErrNoNode) { // that is an earlier attempt's success
+				return err
+			}
+			return nil
+		})
+	}, nil
+}
+
+// sweep deletes what a failed attempt of this session has left: the recipe forgets its node after an error, and the next attempt would wait for it as long as the session lives.
+func (c *zooKeeperClient) sweep(path string) error {
+	children, _, err := c.c.Children(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
+		there, stat, err := c.c.Exists(path + "/" + child)
+		if err != nil {
+			return err
+		}
+		if !there || stat.EphemeralOwner != c.c.SessionID() {
+			continue
+		}
+		if err := c.c.Delete(path+"/"+child, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *zooKeeperClient) Close() error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/demokit"
 )
@@ -18,6 +19,9 @@ type system struct {
 	keeps string // where a lock is before it is granted
 	most  int    // clients; 0 if it takes as many as there are
 	quick bool   // it is part of -quick
+
+	// warm is how long it works before it is measured: what compiles as it runs is slow at first.
+	warm time.Duration
 
 	embedded bool // its workers are its servers
 	inMemory bool // embedded: without directories
