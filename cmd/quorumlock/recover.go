@@ -82,7 +82,7 @@ func (inv *invocation) recover(ctx context.Context, dir string, opt quorumlock.R
 	return nil
 }
 
-// recoveryRefused speaks of flags, where the library speaks of fields.
+// recoveryRefused says that nothing was changed, where that is known.
 func recoveryRefused(err error) error {
 	var field *quorumlock.FieldError
 	switch {
@@ -91,11 +91,7 @@ func recoveryRefused(err error) error {
 	case !errors.As(err, &field):
 		return err
 	}
-	flag, named := map[string]string{"Config.Dir": "--dir", "RecoverOptions.GiveUp": "--give-up", "RecoverOptions.TokenFloor": "--token-floor"}[field.Field]
-	if !named {
-		return err
-	}
-	return &codedError{code: codeUsage, err: err, advice: "nothing was changed; the flag is " + flag}
+	return &codedError{code: codeUsage, err: err, advice: "nothing was changed"}
 }
 
 func viewRecovery(r *quorumlock.Recovery) recoveryView {

@@ -125,7 +125,7 @@ func (inv *invocation) newestOf(ctx context.Context, p *place, clusterFrom strin
 	return p.newest(ctx, clusterFrom)
 }
 
-// restoreRefused speaks of flags, where the library speaks of fields.
+// restoreRefused says that nothing was written, where that is known.
 func restoreRefused(err error) error {
 	var field *quorumlock.FieldError
 	switch {
@@ -134,9 +134,9 @@ func restoreRefused(err error) error {
 	case !errors.As(err, &field):
 		return err
 	case field.Field == "Config.Dir":
-		return &codedError{code: codeUsage, err: err, advice: "nothing was written; --dir has to be empty or not there yet"}
+		return &codedError{code: codeUsage, err: err, advice: "nothing was written; the directory has to be empty or not there yet"}
 	case field.Field == "RestoreOptions.TokenFloor":
-		return &codedError{code: codeUsage, err: err, advice: "nothing was written; the flag is --token-floor"}
+		return &codedError{code: codeUsage, err: err, advice: "nothing was written"}
 	}
 	return err
 }
