@@ -273,7 +273,7 @@ NEXT WAITER MODE FOR SESSION NOTE
 		_, _ = out.Read(make([]byte, 1<<16))
 		go func() { _, _ = out.Read(make([]byte, 1<<20)) }()
 		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != codeInterrupted || errs.String() != "quorumlock: interrupted\n" {
+		if code := cmd.ProcessState.ExitCode(); code != codeInterrupted || errs.String() != "{\"error\":\"interrupted\",\"code\":130}\n" {
 			t.Errorf("exit code %d, says %q", code, errs.String())
 		}
 	})

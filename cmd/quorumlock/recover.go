@@ -57,6 +57,7 @@ those the highest index. Then run it there with --give-up and the id of the clus
 	flags.StringVar(&opt.GiveUp, "give-up", "", "id of the cluster whose other members are gone for good; without it nothing is changed")
 	flags.StringVar(&floor, "token-floor", "", "a token that every new one has to exceed, if this machine's clock is behind")
 	_ = cmd.MarkFlagRequired("dir")
+	_ = cmd.MarkFlagDirname("dir")
 	return cmd
 }
 

@@ -245,7 +245,7 @@ func inStore(t *testing.T, c *cluster, hold *quorumlock.Hold, store string, flag
 	if v := content(t, call(t, with("inspect", first.From, "--json")...)); v.Snapshot.SHA256 != first.Snapshot.SHA256 || v.From != first.From {
 		t.Errorf("%+v", v)
 	}
-	call(t, with("verify", store, "--cluster", "another")...).want(t, codeFailed)
+	call(t, with("verify", store, "--cluster", "another")...).want(t, codeNotHeld)
 	call(t, with("verify", first.From, "--cluster", "another")...).want(t, codeForeign)
 	call(t, with("drill", store)...).want(t, codeOK)
 	c.call(t, with("save", "--to", first.From)...).want(t, codeUsage)
