@@ -63,7 +63,8 @@ type TransferOptions struct {
 }
 
 // TransferLeadership hands leadership to a voter: the one with the server id to, or with "" the first of them to answer.
-// It takes milliseconds, and no hold is lost by it. Handing it to the voter that leads already is done at once. Refused,
+// It takes milliseconds, and no hold is lost by it. Handing it to the voter that leads already is done at once, and not
+// recorded; where an answer was lost, another leader afterwards counts as done, be it that an election made it one. Refused,
 // with nothing changed (ErrRefused), are a server that does not vote and one that does not answer. ctx bounds all of it.
 // It needs feature level 2 (ErrLevel).
 func (n *Node) TransferLeadership(ctx context.Context, to string, opt TransferOptions) error {
@@ -313,7 +314,11 @@ func (l *leadership) removeMember(ctx context.Context, req wire.ActRequest) erro
 		return err
 	}
 	n.log.Info("changing membership", "change", membership.Remove, "server", id, "reason", req.Reason, "by", req.Actor)
-	return l.apply(ctx, membership.Change{Kind: membership.Remove, ID: id, Reason: req.Reason})
+	if err := l.apply(ctx, membership.Change{Kind: membership.Remove, ID: id, Reason: req.Reason}); err != nil {
+		return err
+	}
+	l.endDrain(ctx, id, "it was removed")
+	return nil
 }
 
 // record keeps an act in the audit, before it is done.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/clock"
 	"github.com/quorumlock/quorumlock/snapshots"
 )
 
@@ -32,58 +33,70 @@ func (n *Node) SnapshotStatus() SnapshotStatus {
 	if n.cfg.Snapshots == nil || n.isClient() {
 		return SnapshotStatus{}
 	}
-	s := n.backups.get(n.clock.Now().Wall, n.cfg.SnapshotEvery)
+	s := n.backups.get(n.clock.Now(), n.cfg.SnapshotEvery)
 	s.Writes = n.lead.Load() != nil
 	return s
 }
 
 const overdueAfter = 3 // intervals
 
-// backups is what this node knows of the snapshots in the store.
+// backups is what this node knows of the snapshots in the store. It counts time by the clocks that do not step; wall clocks, of which the store has one of its own, are for people.
 type backups struct {
 	mu     sync.Mutex
 	status SnapshotStatus
-	since  time.Time // from when on snapshots are expected
-	busy   bool      // an attempt is under way, or hangs
-	due    time.Time // of the next attempt
-	term   uint64    // in which due was reckoned; 0: not as the leader
-	good   string    // name of an object that this node has read back
-	warned time.Time
+	since  *clock.Reading // from when on snapshots are expected
+	busy   bool           // an attempt is under way, or hangs
+	tried  clock.Reading  // when the latest attempt ended
+	pause  time.Duration  // from then on until the next one
+	term   uint64         // of the latest attempt; 0: not as the leader
+	good   string         // name of an object that this node has read back
+	warned *clock.Reading
+
+	newest   string        // name of the object that was the newest at the latest look
+	sighted  clock.Reading // when it was first seen
+	fresh    *clock.Reading
+	freshAge time.Duration // how old the coverage was then
 }
 
-func (b *backups) get(now time.Time, every time.Duration) SnapshotStatus {
+func (b *backups) get(now clock.Reading, every time.Duration) SnapshotStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.status
-	from := newest(s.Covered, b.since)
-	s.Overdue = !b.since.IsZero() && now.Sub(from) > overdueAfter*every
+	if b.since == nil {
+		return s
+	}
+	without := clock.Longest(*b.since, now)
+	if b.fresh != nil {
+		without = min(without, b.freshAge+clock.Longest(*b.fresh, now))
+	}
+	s.Overdue = without > overdueAfter*every
 	return s
 }
 
-func (b *backups) start(now time.Time) {
+func (b *backups) start(now clock.Reading) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.since = now
+	b.since = &now
 }
 
 // begin tells whether to try now. A leadership that has just begun looks at once, since the former leader may have come to nothing.
-func (b *backups) begin(now time.Time, term uint64) bool {
+func (b *backups) begin(now clock.Reading, term uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.busy || now.Before(b.due) && term == b.term {
+	if b.busy || clock.Longest(b.tried, now) < b.pause && term == b.term {
 		return false
 	}
 	b.busy, b.term = true, term
 	return true
 }
 
-func (b *backups) ended(now, next time.Time, err error) {
+func (b *backups) ended(now clock.Reading, pause time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.busy, b.due = false, next
+	b.busy, b.tried, b.pause = false, now, pause
 	b.status.Err, b.status.ErrAt = err, time.Time{}
 	if err != nil {
-		b.status.ErrAt = now
+		b.status.ErrAt = now.Wall
 	}
 }
 
@@ -91,26 +104,39 @@ func (b *backups) ended(now, next time.Time, err error) {
 func (b *backups) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.busy, b.due = false, time.Time{}
+	b.busy, b.pause = false, 0
 }
 
-func (b *backups) covered(last StoredSnapshot, at time.Time) {
+// age is how old an object is at least: by the store's clock, unless that lies ahead of this node's, or the object in the future, and by how long this node has seen it.
+func (b *backups) age(o snapshots.Object, now clock.Reading) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.status.Last = last
-	if at.After(b.status.Covered) {
-		b.status.Covered = at
+	if o.Name != b.newest {
+		b.newest, b.sighted = o.Name, now
 	}
+	return max(now.Wall.Sub(o.Modified), clock.Longest(b.sighted, now), 0)
+}
+
+// covered notes that a restore from last would take all that was there some age ago.
+func (b *backups) covered(last StoredSnapshot, now clock.Reading, age time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fresh != nil && b.freshAge+clock.Longest(*b.fresh, now) < age {
+		b.status.Last = last
+		return
+	}
+	b.status.Last, b.status.Covered = last, now.Wall.Add(-age)
+	b.fresh, b.freshAge = &now, age
 }
 
 // warn tells whether it is time to complain once more.
-func (b *backups) warn(now time.Time, pause time.Duration) bool {
+func (b *backups) warn(now clock.Reading, pause time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now.Sub(b.warned).Abs() < pause {
+	if b.warned != nil && clock.Longest(*b.warned, now) < pause {
 		return false
 	}
-	b.warned = now
+	b.warned = &now
 	return true
 }
 
@@ -126,6 +152,13 @@ func (b *backups) setGood(name string) {
 	b.good = name
 }
 
+// made notes an object that this node has just made and read back.
+func (b *backups) made(name string, now clock.Reading) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.good, b.newest, b.sighted = name, name, now
+}
+
 const (
 	backupPaceLeast = 100 * time.Millisecond
 	backupPaceMost  = 5 * time.Second
@@ -139,7 +172,7 @@ const (
 // hangs keeps neither it nor the leadership from going on.
 func (n *Node) runBackups() {
 	every := n.cfg.SnapshotEvery
-	n.backups.start(n.clock.Now().Wall)
+	n.backups.start(n.clock.Now())
 	ticker := time.NewTicker(min(max(every/8, backupPaceLeast), backupPaceMost))
 	defer ticker.Stop()
 	for {
@@ -156,7 +189,7 @@ func (n *Node) runBackups() {
 		if lead != nil {
 			term = lead.term
 		}
-		if !n.backups.begin(n.clock.Now().Wall, term) {
+		if !n.backups.begin(n.clock.Now(), term) {
 			continue
 		}
 		n.spawn(func() { n.backUp(lead) })
@@ -165,7 +198,7 @@ func (n *Node) runBackups() {
 
 func (n *Node) complain() {
 	every := n.cfg.SnapshotEvery
-	now := n.clock.Now().Wall
+	now := n.clock.Now()
 	if s := n.backups.get(now, every); s.Overdue && n.backups.warn(now, overdueAfter*every) {
 		n.log.Error("no snapshot has been saved for too long", "covered", s.Covered, "every", every, "last", s.Last.Name, "error", s.Err)
 	}
@@ -179,57 +212,57 @@ func (n *Node) backUp(lead *leadership) {
 	}
 	ctx, cancel := context.WithTimeout(life, min(max(every, attemptLeast), attemptMost))
 	defer cancel()
-	next, err := n.attempt(ctx, lead)
-	now := n.clock.Now().Wall
+	pause, err := n.attempt(ctx, lead)
 	if life.Err() != nil {
 		n.backups.cut()
 		return
 	}
 	if err != nil {
 		n.log.Warn("snapshot not saved", "error", err)
-		next = now.Add(min(max(every/10, retryLeast), retryMost))
+		pause = min(max(every/10, retryLeast), retryMost)
 	}
-	n.backups.ended(now, next, err)
+	n.backups.ended(n.clock.Now(), pause, err)
 }
 
-// attempt returns when the next one is due.
-func (n *Node) attempt(ctx context.Context, lead *leadership) (time.Time, error) {
+// attempt returns how long to wait for the next one.
+func (n *Node) attempt(ctx context.Context, lead *leadership) (time.Duration, error) {
 	every := n.cfg.SnapshotEvery
 	newest, err := n.newestBackup(ctx)
 	if err != nil {
-		return time.Time{}, err
+		return 0, err
 	}
-	now := n.clock.Now().Wall
+	now := n.clock.Now()
+	age := n.backups.age(newest.Object, now)
 	switch covered := n.covers(newest); {
 	case covered && lead != nil:
 		// Nothing has changed; what is there must be good, though, and it may be a former leader's.
 		err := n.readBack(ctx, newest.Object.Name)
 		if err == nil {
-			n.backups.covered(storedSnapshot(newest), now)
-			return now.Add(every), nil
+			n.backups.covered(storedSnapshot(newest), now, 0)
+			return every, nil
 		}
 		if !damaged(err) {
-			return time.Time{}, err
+			return 0, err
 		}
 		n.log.Error("a snapshot in the store is not good", "name", newest.Object.Name, "error", err)
 	case covered:
-		n.backups.covered(storedSnapshot(newest), now)
-		return now.Add(every), nil
+		n.backups.covered(storedSnapshot(newest), now, 0)
+		return every, nil
 	case newest.Object.Name != "":
-		n.backups.covered(storedSnapshot(newest), newest.Modified)
-		if age := max(now.Sub(newest.Modified), 0); lead != nil && age < every {
-			return now.Add(every - age), nil
+		n.backups.covered(storedSnapshot(newest), now, age)
+		if lead != nil && age < every {
+			return every - age, nil
 		}
 	}
 	if lead == nil {
-		return now.Add(every), nil
+		return every, nil
 	}
 	err = n.upload(ctx, newest)
 	if errors.Is(err, errSuperseded) {
 		n.log.Info("snapshot given up", "reason", err)
-		return now, nil // to see that one
+		return 0, nil // to see that one
 	}
-	return now.Add(every), err
+	return every, err
 }
 
 // newestBackup is the newest snapshot of this very cluster; zero if there is none.
@@ -302,10 +335,11 @@ func (n *Node) upload(ctx context.Context, before snapshots.Named) error {
 	if err != nil {
 		return err
 	}
-	n.backups.setGood(info.Name)
+	now := n.clock.Now()
+	n.backups.made(info.Name, now)
 	n.backups.covered(StoredSnapshot{
-		Name: info.Name, ClusterID: info.ClusterID, TokensUpTo: info.TokensUpTo, Index: info.Index, Size: info.Size, Modified: n.clock.Now().Wall,
-	}, n.clock.Now().Wall)
+		Name: info.Name, ClusterID: info.ClusterID, TokensUpTo: info.TokensUpTo, Index: info.Index, Size: info.Size, Modified: now.Wall,
+	}, now, 0)
 	n.log.Info("snapshot saved", "name", info.Name, "size", info.Size, "took", time.Since(begun))
 	n.thin(ctx, info.Name)
 	return nil

@@ -21,7 +21,7 @@ type DrainOptions struct {
 // Drain has a member give up leadership and vote to others, so that its machine can be taken without costing the
 // cluster anything. A standby takes the vote first, if there is one; else the others go on with one voter less. The
 // member replicates on without a vote, and its own sessions and locks live on. It stays so, over restarts in its
-// directory and changes of the leader, until Undrain; if it is away for longer than a dead standby is kept it comes back
+// directory and changes of the leader, until Undrain, or until it leaves or is removed; if it is away for longer than a dead standby is kept it comes back
 // as a client. Member.Drained shows it.
 //
 // Refused, with nothing changed (ErrRefused), are a server that is not in the group, and a voter without whose vote the
@@ -102,6 +102,17 @@ func (l *leadership) drain(ctx context.Context, req wire.ActRequest) error {
 		return refused("it is not drained")
 	}
 	return l.record(ctx, req, req.ServerID)
+}
+
+// endDrain records that a member which has gone for good is not drained any more: the record of a drain in force is kept, and the room for them is limited. A dead
+// one that the reconciliation took out may come back in its directory, and stays drained.
+func (l *leadership) endDrain(ctx context.Context, id, why string) {
+	if !l.node.fsm.aside()[id] {
+		return
+	}
+	if err := l.record(ctx, wire.ActRequest{Act: locktable.ActUndrain, Actor: "quorumlock", Reason: why}, id); err != nil {
+		l.node.log.Warn("still recorded as drained, though it has gone for good", "server", id, "error", err)
+	}
 }
 
 // withoutVotes is the configuration as it will be when all that are drained have given up their votes.

@@ -110,13 +110,22 @@ func (h *Hold) Deadline() time.Time {
 }
 
 // Jeopardy is closed when renewals are failing, a forced release has begun, or MaxHold is near: unless that changes the
-// hold is lost at Deadline. It is closed too by a loss that comes without a warning. After a recovery Jeopardy returns
+// hold is lost at Deadline; Forced tells which. It is closed too by a loss that comes without a warning. After a recovery Jeopardy returns
 // a new channel.
 func (h *Hold) Jeopardy() <-chan struct{} {
 	s := h.session()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return h.warn
+}
+
+// Forced tells of a forced release that has begun: by whom and why the hold ends at Deadline. Nil if none has, as far
+// as this node has heard.
+func (h *Hold) Forced() *LostError {
+	s := h.session()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.drain
 }
 
 // Context gives a context that ends when the hold does, with the cause Err; or when parent ends. Call cancel when done with it. It carries the grant to

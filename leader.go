@@ -373,6 +373,7 @@ func (l *leadership) dismiss(ctx context.Context, id string) error {
 	for {
 		if gone, committed := l.gone(id); gone {
 			if committed {
+				l.endDrain(ctx, id, "it left the group")
 				return nil
 			}
 			// The change is another goroutine's, and on its way. A voter that left by one that is never committed would be missed for ever by those who have not heard of it.

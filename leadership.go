@@ -55,6 +55,9 @@ func (l *Leadership) Deadline() time.Time { return l.hold.Deadline() }
 // Jeopardy is closed when renewals are failing: see Hold.Jeopardy.
 func (l *Leadership) Jeopardy() <-chan struct{} { return l.hold.Jeopardy() }
 
+// Forced tells of a forced release that has begun: see Hold.Forced.
+func (l *Leadership) Forced() *LostError { return l.hold.Forced() }
+
 // Context gives a context that ends when the leadership does, with the cause Err; or when parent ends. Call cancel when
 // done with it.
 func (l *Leadership) Context(parent context.Context) (context.Context, context.CancelFunc) {

@@ -23,7 +23,7 @@ const opSnapshot = "snapshot"
 //
 // Any member and any client gives it; a member's state is not held up while it is written. What was written of it when
 // an error is returned is no snapshot, and is recognised as truncated. Config.SnapshotKeys encrypt it. ctx bounds the
-// call. A client whose w takes longer than 30 s for a MiB gets an error, since the member does not wait for it, and one that
+// call, but a Write of w that is under way is waited for. A client whose w takes longer than 30 s for a MiB gets an error, since the member does not wait for it, and one that
 // asks a member beside several others may be told ErrOverloaded.
 func (n *Node) Snapshot(ctx context.Context, w io.Writer, opts ...ReadOption) (SnapshotInfo, error) {
 	if w == nil {

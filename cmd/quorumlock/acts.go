@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -67,11 +69,22 @@ func newMemberAct(
 				return actView{}, err
 			}
 			view := actView{Act: act.String(), ServerID: m.ServerID, Node: m.Name, Actor: f.actor, Reason: f.reason}
-			return view, do(ctx, n, m.ServerID, f)
+			return view, byName(m, do(ctx, n, m.ServerID, f))
 		})
 	})
 	f.add(&cmd)
 	return &cmd
+}
+
+// byName has an error speak of a member by its name, as whoever gave the order did.
+func byName(m quorumlock.Member, err error) error {
+	var wait *quorumlock.WaitError
+	if m.Name == "" || !errors.As(err, &wait) || wait.Name != m.ServerID {
+		return err
+	}
+	named := *wait
+	named.Name, named.Waiting = m.Name, strings.ReplaceAll(wait.Waiting, m.ServerID, m.Name)
+	return &named
 }
 
 // memberNamed finds a member by server id or by a name that only one has.
@@ -88,7 +101,7 @@ func memberNamed(ctx context.Context, n *quorumlock.Node, text string) (quorumlo
 	case 1:
 		return named[0], nil
 	case 0:
-		return quorumlock.Member{}, &codedError{code: codeNotHeld, err: fmt.Errorf("no member is called %q", text), advice: "members lists names and ids"}
+		return quorumlock.Member{}, &codedError{code: codeNotHeld, err: fmt.Errorf("no member is called %q", text), advice: "quorumlock members lists names and ids"}
 	}
-	return quorumlock.Member{}, &codedError{code: codeUsage, err: fmt.Errorf("%d members are called %q", len(named), text), advice: "name the server id that members shows"}
+	return quorumlock.Member{}, &codedError{code: codeUsage, err: fmt.Errorf("%d members are called %q", len(named), text), advice: "name the server id that quorumlock members shows"}
 }

@@ -68,7 +68,7 @@ func TestActs(t *testing.T) {
 				t.Fatal("it does not lead")
 			}
 		}
-		if act := objects[actView](t, c.call(t, "transfer-leader", "--reason", "any", "--json").want(t, codeOK).out)[0]; act.Act != quorumlock.ActTransfer.String() {
+		if act := objects[actView](t, c.call(t, "transfer-leader", "--reason", "any", "--json").want(t, codeOK).out)[0]; act.Act != quorumlock.ActTransfer.String() || act.Node == name(to) || act.Node == "" || act.ServerID == "" {
 			t.Errorf("%+v", act)
 		}
 	})

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -147,6 +148,12 @@ NEXT WAITER MODE FOR SESSION NOTE
 		c.call(t, "release", "jobs/nightly", "--token", "x", "--reason", "test").want(t, codeUsage)
 		c.call(t, "release", "jobs/nightly", "--token", "7").want(t, codeUsage)
 		c.call(t, "inspect", "").want(t, codeUsage)
+		if a := c.call(t, "inspect").want(t, codeUsage); !strings.Contains(a.errs, "inspect NAME") {
+			t.Errorf("an argument is missing: %s", a.errs)
+		}
+		if a := call(t, "status", "--cluster", c.name, "--join", "192.0.2.1:7000").want(t, codeUsage); !strings.Contains(a.errs, "--allow-plaintext") || a.took > 3*time.Second {
+			t.Errorf("without TLS, after %v: %s", a.took, a.errs)
+		}
 		if info, err := holder.Inspect(ctx, "jobs/nightly"); err != nil || info.Holders[0].Draining || info.Holders[0].Token != hold.Token() {
 			t.Errorf("a refused release changed the lock: %+v, %v", info, err)
 		}
@@ -236,6 +243,8 @@ NEXT WAITER MODE FOR SESSION NOTE
 	})
 	t.Run("interrupt", func(t *testing.T) {
 		cmd := program(t, c.flags("watch", "--json")...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -264,8 +273,8 @@ NEXT WAITER MODE FOR SESSION NOTE
 		_, _ = out.Read(make([]byte, 1<<16))
 		go func() { _, _ = out.Read(make([]byte, 1<<20)) }()
 		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != codeInterrupted {
-			t.Errorf("exit code %d", code)
+		if code := cmd.ProcessState.ExitCode(); code != codeInterrupted || errs.String() != "{\"error\":\"interrupted\",\"code\":130}\n" {
+			t.Errorf("exit code %d, says %q", code, errs.String())
 		}
 	})
 }

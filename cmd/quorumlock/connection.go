@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/transport"
 )
 
@@ -49,7 +51,11 @@ func (c *connection) config() (quorumlock.Config, error) {
 	}
 	cfg.Timing = timing
 	if cfg.Cluster == "" {
-		return cfg, usage("which cluster? Set --cluster or %s", envClusterName)
+		hint := ""
+		if os.Getenv(fence.EnvCluster) != "" {
+			hint = "; " + fence.EnvCluster + " is another thing, the id that a command under a lock is told"
+		}
+		return cfg, usage("which cluster? Set --cluster or %s%s", envClusterName, hint)
 	}
 	return cfg, c.secrets.apply(&cfg)
 }
@@ -113,7 +119,7 @@ func (c *connection) await(ctx context.Context, node *quorumlock.Node) error {
 		case <-time.After(reachAfter):
 			err = c.reach(waiting)
 		}
-		if refused := (*transport.RefusedError)(nil); errors.As(err, &refused) && refused.Code == transport.RefusedCluster {
+		if isFinal(err) {
 			stop(err)
 		}
 		asked <- err
@@ -155,7 +161,7 @@ func (c *connection) reach(ctx context.Context) error {
 	defer ep.Close()
 	for {
 		err := askAll(ctx, ep, c.join)
-		if err == nil || isWrongCluster(err) {
+		if err == nil || isFinal(err) {
 			return err
 		}
 		select {
@@ -194,17 +200,26 @@ func askAll(ctx context.Context, ep transport.Endpoint, join []string) error {
 		return nil
 	}
 	slices.SortStableFunc(failed, func(a, b error) int { return rank(a) - rank(b) })
-	if isWrongCluster(failed[0]) {
+	if isFinal(failed[0]) && (isWrongCluster(failed[0]) || isFinal(failed[len(failed)-1])) {
 		return failed[0]
 	}
 	return &codedError{code: codeUnreachable, err: fmt.Errorf("no member answers: %w", errors.Join(failed...)), advice: "look at --join, at the port (TCP and UDP) and at TLS"}
 }
 
+// rank puts what counts most first, and last what may yet change.
 func rank(err error) int {
-	if isWrongCluster(err) {
+	switch {
+	case isWrongCluster(err):
 		return 0
+	case isFinal(err):
+		return 1
 	}
-	return 1
+	return 2
+}
+
+// isFinal tells that asking again gives the same: another cluster is there, or nothing is dialled without TLS.
+func isFinal(err error) bool {
+	return isWrongCluster(err) || errors.As(err, new(*transport.PlaintextError)) && !errors.As(err, new(*codedError))
 }
 
 func isWrongCluster(err error) bool {

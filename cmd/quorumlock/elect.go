@@ -92,8 +92,8 @@ func (inv *invocation) term(ctx context.Context, o electOptions, name string) (a
 	if err != nil {
 		return errors.Is(err, quorumlock.ErrLost) && waiting.Err() == nil, interruptedOr(waiting, err)
 	}
-	res, err := o.under(lead, fence.Grant{Cluster: node.ClusterID(), Lock: name, Token: lead.Token()}, signals)
-	err = inv.ended(res, err, lead.Resign())
+	res, err := o.under(lead, fence.Grant{Cluster: node.ClusterID(), Lock: name, Token: lead.Token()}, signals, inv.remark)
+	err = inv.ended(res, err, lead.Resign(), lead.Forced())
 	code, _ := verdict(err)
 	return err != nil && code == codeRunLost && !errors.Is(err, errSaid), err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/snapshots"
 	"github.com/quorumlock/quorumlock/transport"
 )
 
@@ -87,7 +88,10 @@ func (inv *invocation) fail(cmd *cobra.Command, err error) int {
 	if (cmd.Name() == "run" || inv.underLock) && code < codeRunLost {
 		code = codeRunFailed
 	}
-	message := oneLine(err.Error())
+	message := inFlags(oneLine(err.Error()))
+	if strings.HasPrefix(message, "accepts ") { // arguments
+		message = "want " + cmd.UseLine()
+	}
 	if inv.json {
 		_ = json.NewEncoder(inv.errs).Encode(errorView{Error: message, Advice: advice, Code: code})
 		return code
@@ -129,7 +133,9 @@ func verdict(err error) (code int, advice string) {
 		return codeWrongCluster, "name the cluster that runs there with --cluster, or its members with --join"
 	case errors.Is(err, quorumlock.ErrLocked):
 		return codeLocked, ""
-	case errors.Is(err, quorumlock.ErrUnlocked), errors.Is(err, quorumlock.ErrNoLeader), errors.Is(err, quorumlock.ErrNoSession):
+	case errors.As(err, new(*transport.PlaintextError)):
+		return codeUsage, "give TLS files, or --allow-plaintext if the network is trusted"
+	case errors.Is(err, quorumlock.ErrUnlocked), errors.Is(err, quorumlock.ErrNoLeader), errors.Is(err, quorumlock.ErrNoSession), errors.Is(err, snapshots.ErrNotFound):
 		return codeNotHeld, ""
 	case errors.Is(err, quorumlock.ErrInvalid), errors.Is(err, quorumlock.ErrKind), errors.Is(err, quorumlock.ErrLimit):
 		return codeUsage, ""
@@ -144,6 +150,18 @@ func verdict(err error) (code int, advice string) {
 	}
 	return codeFailed, ""
 }
+
+// inFlags speaks of flags, where the library speaks of fields.
+func inFlags(message string) string { return fieldFlags.Replace(message) }
+
+var fieldFlags = strings.NewReplacer(
+	"RestoreOptions.Cluster has to name it", "--cluster-from has to name it",
+	"RestoreOptions.TokenFloor", "--token-floor", "RecoverOptions.TokenFloor", "--token-floor", "RecoverOptions.GiveUp", "--give-up",
+	"or AllowPlaintext if", "or --allow-plaintext if",
+	"Config.Addr", "--addr", "Config.Advertise", "--advertise", "Config.AllowPlaintext", "--allow-plaintext", "Config.ClusterID", "--cluster-id", "Config.Cluster", "--cluster",
+	"Config.Dir", "--dir", "Config.Expect", "--expect", "Config.Founders", "--founders", "Config.GossipKeys", "--gossip-keys", "Config.Join", "--join", "Config.Name", "--name",
+	"Config.SnapshotKeys", "--key-file", "Config.Timing", "--timing", "Config.Voters", "--voters", "Config.Zone", "--zone",
+)
 
 // oneLine joins the lines of errors.Join.
 func oneLine(s string) string { return strings.Join(strings.Split(strings.TrimSpace(s), "\n"), "; ") }

@@ -60,7 +60,7 @@ func (v *viewer) alone(ctx context.Context) (bool, error) {
 	switch {
 	case v.why == nil:
 		return false, nil
-	case code == codeUnreachable, code == codeWrongCluster, ctx.Err() != nil:
+	case code == codeUnreachable, code == codeWrongCluster, code == codeUsage, ctx.Err() != nil:
 		return false, v.why
 	}
 	return true, nil

@@ -89,6 +89,11 @@ func TestOutage(t *testing.T) {
 					}
 				})
 			}
+			asking.Go(func() {
+				if a := c.call(t, "run", "--wait", "700ms", "x", "--", "true"); a.code != codeRunNotGranted || a.took > 5*time.Second {
+					t.Errorf("run with --wait, after %v: exit code %d: %s", a.took, a.code, a.errs)
+				}
+			})
 			asking.Wait()
 			c.signal(t, syscall.SIGCONT, others...)
 			for deadline := time.Now().Add(15 * time.Second); c.call(t, "status").code != codeOK; {

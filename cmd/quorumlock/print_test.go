@@ -90,7 +90,7 @@ func TestHelpAndCompletion(t *testing.T) {
 	if code := inv("--help"); code != codeOK || errs.Len() > 0 {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
-	for _, command := range []string{"status", "members", "locks", "inspect", "sessions", "audit", "watch", "release", "session", "transfer-leader", "drain", "undrain", "remove", "snapshot", "run", "elect", "agent", "bench", "version", "completion"} {
+	for _, command := range []string{"status", "members", "locks", "inspect", "sessions", "audit", "watch", "release", "session", "transfer-leader", "drain", "undrain", "remove", "snapshot", "recover", "run", "elect", "agent", "bench", "version", "completion"} {
 		if !strings.Contains(out.String(), "\n  "+command+" ") {
 			t.Errorf("--help does not list %s", command)
 		}

@@ -57,6 +57,7 @@ those the highest index. Then run it there with --give-up and the id of the clus
 	flags.StringVar(&opt.GiveUp, "give-up", "", "id of the cluster whose other members are gone for good; without it nothing is changed")
 	flags.StringVar(&floor, "token-floor", "", "a token that every new one has to exceed, if this machine's clock is behind")
 	_ = cmd.MarkFlagRequired("dir")
+	_ = cmd.MarkFlagDirname("dir")
 	return cmd
 }
 
@@ -82,7 +83,7 @@ func (inv *invocation) recover(ctx context.Context, dir string, opt quorumlock.R
 	return nil
 }
 
-// recoveryRefused speaks of flags, where the library speaks of fields.
+// recoveryRefused says that nothing was changed, where that is known.
 func recoveryRefused(err error) error {
 	var field *quorumlock.FieldError
 	switch {
@@ -91,11 +92,7 @@ func recoveryRefused(err error) error {
 	case !errors.As(err, &field):
 		return err
 	}
-	flag, named := map[string]string{"Config.Dir": "--dir", "RecoverOptions.GiveUp": "--give-up", "RecoverOptions.TokenFloor": "--token-floor"}[field.Field]
-	if !named {
-		return err
-	}
-	return &codedError{code: codeUsage, err: err, advice: "nothing was changed; the flag is " + flag}
+	return &codedError{code: codeUsage, err: err, advice: "nothing was changed"}
 }
 
 func viewRecovery(r *quorumlock.Recovery) recoveryView {

@@ -85,6 +85,11 @@ run passes on the code of its command; its own failures are 123 (lock lost), 124
 	return root
 }
 
+// files has a shell complete the names of files, as arguments that are no locks or members.
+func files(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
 // action makes the RunE of a command: its context ends with an interrupt, and what fails in it is a failure of the work, no longer of the command line.
 func action(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

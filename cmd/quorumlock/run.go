@@ -55,7 +55,8 @@ That holds as well if quorumlock run itself is stopped or killed: a small guard 
 	embeddedFlag(flags, &o.embedded)
 	flags.BoolVar(&o.try, "try", false, "do not wait if the lock is taken: exit with 124")
 	flags.DurationVar(&o.wait, "wait", 0, "wait for the lock at most this long: then exit with 124 (default: for ever)")
-	flags.StringVar(&o.note, "note", "", "words that inspect shows with the lock (default: who runs what)")
+	flags.StringVar(&o.note, "note", "", "words that everybody sees with the lock (default: who runs it, and the command with its arguments)")
+	cmd.MarkFlagsMutuallyExclusive("try", "wait")
 	return cmd
 }
 
@@ -115,12 +116,14 @@ func (inv *invocation) run(ctx context.Context, o runOptions, name string, args 
 	}
 	waiting, signals, started, release := catch(ctx)
 	defer release()
-	node, err := inv.nodeFor(waiting, o.embedded)
+	bounded, cancel := o.patience(waiting)
+	defer cancel()
+	node, err := inv.nodeFor(bounded, o.embedded)
 	if err != nil {
-		return interruptedOr(waiting, err)
+		return interruptedOr(waiting, notGranted(bounded, err))
 	}
 	defer node.Close()
-	session, hold, err := inv.lock(waiting, node, name, o)
+	session, hold, err := inv.lock(bounded, node, name, o)
 	started()
 	if err == nil && waiting.Err() != nil {
 		err = errors.Join(context.Cause(waiting), hold.Unlock())
@@ -129,8 +132,16 @@ func (inv *invocation) run(ctx context.Context, o runOptions, name string, args 
 		return interruptedOr(waiting, err)
 	}
 	defer session.Close()
-	res, err := o.under(hold, fence.Grant{Cluster: node.ClusterID(), Lock: name, Token: hold.Token()}, signals)
-	return inv.ended(res, err, hold.Unlock())
+	res, err := o.under(hold, fence.Grant{Cluster: node.ClusterID(), Lock: name, Token: hold.Token()}, signals, inv.remark)
+	return inv.ended(res, err, hold.Unlock(), hold.Forced())
+}
+
+// patience bounds all that comes before the grant by --wait.
+func (o *runOptions) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.wait > 0 {
+		return context.WithTimeout(ctx, o.wait)
+	}
+	return context.WithCancel(ctx)
 }
 
 func interruptedOr(ctx context.Context, err error) error {
@@ -150,19 +161,14 @@ func (inv *invocation) nodeFor(ctx context.Context, alone bool) (*quorumlock.Nod
 	return inv.connect(ctx)
 }
 
-// lock waits for the lock, in a session of its own. One that is lost while it waits is replaced.
+// lock waits for the lock, in a session of its own. One that is lost while it waits is replaced, however long that takes: the cluster was there, and may come back.
 func (inv *invocation) lock(ctx context.Context, node *quorumlock.Node, name string, o runOptions) (*quorumlock.Session, *quorumlock.Hold, error) {
-	if o.wait > 0 {
-		bounded, cancel := context.WithTimeout(ctx, o.wait)
-		defer cancel()
-		ctx = bounded
-	}
 	note := o.note
 	if note == "" {
 		note = shorten(printable(actor()+": "+strings.Join(o.args, " ")), mostNote)
 	}
-	for {
-		session, err := inv.session(ctx, node, o.ttl)
+	for open := inv.session; ; open = sessionOf {
+		session, err := open(ctx, node, o.ttl)
 		if err != nil {
 			return nil, nil, notGranted(ctx, err)
 		}
@@ -188,8 +194,12 @@ func (inv *invocation) session(ctx context.Context, node *quorumlock.Node, ttl t
 	return node.NewSession(ctx, ttl)
 }
 
+func sessionOf(ctx context.Context, node *quorumlock.Node, ttl time.Duration) (*quorumlock.Session, error) {
+	return node.NewSession(ctx, ttl)
+}
+
 func notGranted(ctx context.Context, err error) error {
-	if errors.Is(err, quorumlock.ErrLocked) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if errors.Is(err, quorumlock.ErrLocked) || errors.Is(err, quorumlock.ErrQuarantine) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &codedError{code: codeRunNotGranted, err: err}
 	}
 	return err

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -48,7 +47,8 @@ func TestRunEmbedded(t *testing.T) {
 		{"a bad flag", []string{"--no-such-flag", "x", "--", "true"}, codeRunFailed, "", "unknown flag"},
 		{"a grace longer than the lease", []string{"--grace", "9s", "x", "--", "true"}, codeRunFailed, "", "--grace"},
 		{"a signal that is none", []string{"--warn-signal", "NOPE", "x", "--", "true"}, codeRunFailed, "", "NOPE"},
-		{"a TTL that is too short", []string{"--ttl", "100ms", "--grace", "100ms", "x", "--", "true"}, codeRunFailed, "", ""},
+		{"a TTL that is too short", []string{"--ttl", "1ms", "x", "--", "true"}, codeRunFailed, "", "--ttl"},
+		{"patience and none", []string{"--try", "--wait", "3s", "x", "--", "true"}, codeRunFailed, "", "try"},
 		{"arguments of more than a pipe takes", append([]string{"x", "--", "sh", "-c", "echo $#"}, slices.Repeat([]string{strings.Repeat("a", 100_000)}, 4)...), 0, "3\n", ""},
 		{"what it leaves behind is killed", []string{"x", "--", "sh", "-c", "sleep 60 & exit 3"}, 3, "", "left behind"},
 	} {
@@ -100,12 +100,25 @@ func TestRunEmbedded(t *testing.T) {
 // started starts the program and waits until its command has printed a line.
 func started(t *testing.T, args ...string) (*exec.Cmd, io.Reader) {
 	t.Helper()
+	cmd, out, errs := startedWith(t, args...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("to standard error: %s", errs)
+		}
+	})
+	return cmd, out
+}
+
+// startedWith gives its standard error as well, which is whole once the program was waited for.
+func startedWith(t *testing.T, args ...string) (*exec.Cmd, io.Reader, *bytes.Buffer) {
+	t.Helper()
 	cmd := program(t, args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stderr = os.Stderr
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +126,7 @@ func started(t *testing.T, args ...string) (*exec.Cmd, io.Reader) {
 	if _, err := out.Read(make([]byte, 64)); err != nil {
 		t.Fatal(err)
 	}
-	return cmd, out
+	return cmd, out, &errs
 }
 
 func TestRunForwardsSignals(t *testing.T) {
@@ -226,7 +239,7 @@ func TestRunInTheQueue(t *testing.T) {
 	}
 
 	t.Run("a forced release warns first, and then ends it", func(t *testing.T) {
-		cmd, out := started(t, c.flags("run", "--ttl", "3s", "--warn-signal", "USR1", "forced", "--", "sh", "-c",
+		cmd, out, errs := startedWith(t, c.flags("run", "--ttl", "3s", "--warn-signal", "USR1", "forced", "--", "sh", "-c",
 			"trap 'echo warned' USR1; trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.02; done")...)
 		lock := objects[inspectView](t, c.call(t, "inspect", "forced", "--json").want(t, codeOK).out)[0]
 		if h := lock.Holders[0]; !strings.Contains(h.Note, "trap") {
@@ -237,6 +250,12 @@ func TestRunInTheQueue(t *testing.T) {
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != codeRunLost || string(said) != "warned\ntold\n" {
 			t.Errorf("exit code %d, said %q", code, said)
+		}
+		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+		first, last := lines[0], lines[len(lines)-1] // the shell may speak in between
+		if !strings.Contains(first, "released by force by") || !strings.Contains(first, ": test; the command is ended before") ||
+			!strings.Contains(last, "was ended: ") || !strings.Contains(last, ": test") {
+			t.Errorf("it says of the release %q", errs.String())
 		}
 	})
 	t.Run("elect campaigns again", func(t *testing.T) {

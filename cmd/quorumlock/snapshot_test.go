@@ -215,7 +215,7 @@ func TestSnapshotCommands(t *testing.T) {
 // inStore saves into a store, and finds the newest in it.
 func inStore(t *testing.T, c *cluster, hold *quorumlock.Hold, store string, flags ...string) {
 	with := func(args ...string) []string { return append(append([]string{"snapshot"}, args...), flags...) }
-	call(t, with("verify", store)...).want(t, codeFailed) // nothing there yet
+	call(t, with("verify", store)...).want(t, codeNotHeld) // nothing there yet
 	first := content(t, c.call(t, with("save", "--to", store, "--json")...))
 	node := c.client(t, "more")
 	h, err := quorumlock.NewMutex(node, "more").Lock(t.Context())
@@ -245,7 +245,7 @@ func inStore(t *testing.T, c *cluster, hold *quorumlock.Hold, store string, flag
 	if v := content(t, call(t, with("inspect", first.From, "--json")...)); v.Snapshot.SHA256 != first.Snapshot.SHA256 || v.From != first.From {
 		t.Errorf("%+v", v)
 	}
-	call(t, with("verify", store, "--cluster", "another")...).want(t, codeFailed)
+	call(t, with("verify", store, "--cluster", "another")...).want(t, codeNotHeld)
 	call(t, with("verify", first.From, "--cluster", "another")...).want(t, codeForeign)
 	call(t, with("drill", store)...).want(t, codeOK)
 	c.call(t, with("save", "--to", first.From)...).want(t, codeUsage)

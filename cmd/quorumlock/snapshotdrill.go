@@ -23,9 +23,10 @@ func newSnapshotDrill(inv *invocation, b *backups) *cobra.Command {
 		Long: `Restore a snapshot into a temporary place, start a cluster of one from it, see that it is what restore promises, and remove everything: that the cluster has a new id, that tokens rise on, that sessions,
 holds and queues are dropped and limits and audit kept, and that no lock is granted in the quarantine. It opens no port and talks to no member, so it can run at any time beside the cluster that works, and it does not wait for the quarantine
 to end. Exits with 0 if all of it is so, otherwise with 1.`,
-		Example: "  quorumlock snapshot drill s3://backups/quorumlock --cluster orders --key-file /etc/orders/snapshot.keys",
-		Args:    cobra.ExactArgs(1),
-		RunE:    action(func(ctx context.Context, args []string) error { return inv.snapshotDrill(ctx, b, args[0], temp) }),
+		Example:           "  quorumlock snapshot drill s3://backups/quorumlock --cluster orders --key-file /etc/orders/snapshot.keys",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: files,
+		RunE:              action(func(ctx context.Context, args []string) error { return inv.snapshotDrill(ctx, b, args[0], temp) }),
 	}
 	cmd.Flags().StringVar(&temp, "temp-dir", "", "where the temporary directory is made (default: the system's)")
 	return cmd

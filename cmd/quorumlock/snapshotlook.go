@@ -14,12 +14,13 @@ import (
 
 func newSnapshotList(inv *invocation, b *backups) *cobra.Command {
 	return &cobra.Command{
-		Use:     "list STORE",
-		Short:   "List the snapshots of a store, the newest first",
-		Long:    "List the snapshots of a store, the newest first: those of --cluster, or of all clusters. None is opened: what is shown stands in their names.",
-		Example: "  quorumlock snapshot list s3://backups/quorumlock --cluster orders",
-		Args:    cobra.ExactArgs(1),
-		RunE:    action(func(ctx context.Context, args []string) error { return inv.snapshotList(ctx, b, args[0]) }),
+		Use:               "list STORE",
+		Short:             "List the snapshots of a store, the newest first",
+		Long:              "List the snapshots of a store, the newest first: those of --cluster, or of all clusters. None is opened: what is shown stands in their names.",
+		Example:           "  quorumlock snapshot list s3://backups/quorumlock --cluster orders",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: files,
+		RunE:              action(func(ctx context.Context, args []string) error { return inv.snapshotList(ctx, b, args[0]) }),
 	}
 }
 
@@ -59,9 +60,10 @@ func newSnapshotInspect(inv *invocation, b *backups) *cobra.Command {
 		Short: "Say what is in a snapshot",
 		Long: `Say what is in a snapshot: whose state, up to which token, how much of what, and whether the file is whole and as it was written. All of it is read. One that is encrypted needs no key
 for that; only what verify finds out about the state in it is then not known.`,
-		Example: "  quorumlock snapshot inspect orders.qlsnap\n  quorumlock snapshot inspect dir:///mnt/backups/orders --cluster orders",
-		Args:    cobra.ExactArgs(1),
-		RunE:    action(func(ctx context.Context, args []string) error { return inv.snapshotCheck(ctx, b, args[0], false) }),
+		Example:           "  quorumlock snapshot inspect orders.qlsnap\n  quorumlock snapshot inspect dir:///mnt/backups/orders --cluster orders",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: files,
+		RunE:              action(func(ctx context.Context, args []string) error { return inv.snapshotCheck(ctx, b, args[0], false) }),
 	}
 }
 
@@ -71,9 +73,10 @@ func newSnapshotVerify(inv *invocation, b *backups) *cobra.Command {
 		Short: "Tell whether a snapshot can be restored",
 		Long: `Tell whether a snapshot can be restored: that it is whole and unchanged, and that the state in it decodes, obeys the rules of the lock table and is the one it was taken of. restore does
 the same before it writes anything.`,
-		Example: "  quorumlock snapshot verify s3://backups/quorumlock --cluster orders --key-file /etc/orders/snapshot.keys",
-		Args:    cobra.ExactArgs(1),
-		RunE:    action(func(ctx context.Context, args []string) error { return inv.snapshotCheck(ctx, b, args[0], true) }),
+		Example:           "  quorumlock snapshot verify s3://backups/quorumlock --cluster orders --key-file /etc/orders/snapshot.keys",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: files,
+		RunE:              action(func(ctx context.Context, args []string) error { return inv.snapshotCheck(ctx, b, args[0], true) }),
 	}
 }
 

@@ -35,9 +35,10 @@ old ones, also above those granted after the snapshot was taken. After the start
 the old cluster has stopped believing in it: Lock waits, TryLock fails.
 
 Everything is verified before anything is written. A directory that is not empty is refused. What was interrupted can be repeated.`,
-		Example: "  quorumlock snapshot restore s3://backups/quorumlock --cluster orders --dir /var/lib/orders/locks --dry-run",
-		Args:    cobra.ExactArgs(1),
-		RunE:    action(func(ctx context.Context, args []string) error { return inv.snapshotRestore(ctx, b, args[0], o) }),
+		Example:           "  quorumlock snapshot restore s3://backups/quorumlock --cluster orders --dir /var/lib/orders/locks --dry-run",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: files,
+		RunE:              action(func(ctx context.Context, args []string) error { return inv.snapshotRestore(ctx, b, args[0], o) }),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.dir, "dir", "", "the empty data directory to restore into (required)")
@@ -45,6 +46,7 @@ Everything is verified before anything is written. A directory that is not empty
 	flags.StringVar(&o.floor, "token-floor", "", "a token that new ones have to exceed; needed only if this machine's clock is behind the snapshot's time")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "check everything and report, and write nothing")
 	_ = cmd.MarkFlagRequired("dir")
+	_ = cmd.MarkFlagDirname("dir")
 	return cmd
 }
 
@@ -125,7 +127,7 @@ func (inv *invocation) newestOf(ctx context.Context, p *place, clusterFrom strin
 	return p.newest(ctx, clusterFrom)
 }
 
-// restoreRefused speaks of flags, where the library speaks of fields.
+// restoreRefused says that nothing was written, where that is known.
 func restoreRefused(err error) error {
 	var field *quorumlock.FieldError
 	switch {
@@ -134,9 +136,9 @@ func restoreRefused(err error) error {
 	case !errors.As(err, &field):
 		return err
 	case field.Field == "Config.Dir":
-		return &codedError{code: codeUsage, err: err, advice: "nothing was written; --dir has to be empty or not there yet"}
+		return &codedError{code: codeUsage, err: err, advice: "nothing was written; the directory has to be empty or not there yet"}
 	case field.Field == "RestoreOptions.TokenFloor":
-		return &codedError{code: codeUsage, err: err, advice: "nothing was written; the flag is --token-floor"}
+		return &codedError{code: codeUsage, err: err, advice: "nothing was written"}
 	}
 	return err
 }

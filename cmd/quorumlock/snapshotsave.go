@@ -39,6 +39,7 @@ Where no leader answers for a second nothing is saved (exit code 5), unless --st
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.to, "to", ".", "where: a file, a directory, dir:///path, s3://bucket/folder, or - for standard output")
+	_ = cmd.MarkFlagFilename("to")
 	flags.BoolVar(&o.stale, "stale", false, "what one member has will do, if no leader answers")
 	flags.BoolVar(&o.local, "local", false, "what one member has, without asking for a leader at all")
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +61,7 @@ func (inv *invocation) status(ctx context.Context) error {
 		Members: group.members, freshness: freshnessOf(group.why != nil, probe.Age),
 	}
 	if group.why != nil {
-		view.State, view.Detail = "no_leader", oneLine(group.why.Error())
+		view.State, view.Detail = "no_leader", fmt.Sprintf("no leader yet: %d of %d voters answer", group.reachable, group.voters)
 		if !group.quorum() {
 			view.State, view.Detail = "no_quorum", "" // the count of voters says it all
 		}
@@ -82,8 +83,14 @@ func (inv *invocation) showStatus(view statusView) error {
 		leader = fmt.Sprintf("%s at %s, term %d", view.Leader.Name, view.Leader.Addr, view.Leader.Term)
 	}
 	state := map[string]string{"ok": "ok", "no_leader": "NO LEADER", "no_quorum": "NO QUORUM"}[view.State]
+	drained := ""
+	for _, m := range view.Members {
+		if m.Drained {
+			drained += ", " + orDash(m.Name)
+		}
+	}
 	if err := inv.pairs("cluster", view.Cluster, "id", view.ClusterID, "state", state, "leader", leader,
-		"voters", fmt.Sprintf("%d of %d reachable", view.VotersReachable, view.Voters), "detail", view.Detail); err != nil {
+		"voters", fmt.Sprintf("%d of %d reachable", view.VotersReachable, view.Voters), "drained", strings.TrimPrefix(drained, ", "), "detail", view.Detail); err != nil {
 		return err
 	}
 	inv.say("")

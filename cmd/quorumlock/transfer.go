@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,8 +19,8 @@ func newTransfer(inv *invocation) *cobra.Command {
 		GroupID: groupOperate,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: action(func(ctx context.Context, args []string) error {
-			return inv.act(ctx, "leads, or is about to", func(ctx context.Context, n *quorumlock.Node) (actView, error) {
-				view := actView{Act: quorumlock.ActTransfer.String(), Node: "another voter", Actor: f.actor, Reason: f.reason}
+			return inv.act(ctx, "leads", func(ctx context.Context, n *quorumlock.Node) (actView, error) {
+				view := actView{Act: quorumlock.ActTransfer.String(), Actor: f.actor, Reason: f.reason}
 				if len(args) == 1 {
 					m, err := memberNamed(ctx, n, args[0])
 					if err != nil {
@@ -26,10 +28,37 @@ func newTransfer(inv *invocation) *cobra.Command {
 					}
 					view.ServerID, view.Node = m.ServerID, m.Name
 				}
-				return view, n.TransferLeadership(ctx, view.ServerID, quorumlock.TransferOptions{Actor: f.actor, Reason: f.reason})
+				before, err := leaderOtherThan(ctx, n, "")
+				if err != nil {
+					return view, err
+				}
+				if err := n.TransferLeadership(ctx, view.ServerID, quorumlock.TransferOptions{Actor: f.actor, Reason: f.reason}); err != nil || view.ServerID != "" {
+					return view, byName(quorumlock.Member{ServerID: view.ServerID, Name: view.Node}, err)
+				}
+				m, err := leaderOtherThan(ctx, n, before.ServerID)
+				view.ServerID, view.Node = m.ServerID, m.Name
+				return view, err
 			})
 		}),
 	}
 	f.add(cmd)
 	return cmd
+}
+
+// leaderOtherThan waits until this client has heard who leads, and that it is another one.
+func leaderOtherThan(ctx context.Context, n *quorumlock.Node, id string) (quorumlock.Member, error) {
+	for {
+		members, err := n.Members(ctx)
+		if i := slices.IndexFunc(members, func(m quorumlock.Member) bool { return m.Leader && m.Reachable && m.ServerID != id }); i >= 0 {
+			return members[i], nil
+		}
+		if err != nil {
+			return quorumlock.Member{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return quorumlock.Member{}, ctx.Err()
+		case <-time.After(learnPause):
+		}
+	}
 }

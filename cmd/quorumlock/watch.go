@@ -76,7 +76,7 @@ func (inv *invocation) watch(ctx context.Context, prefix string, from int64, cou
 	seen := 0
 	for event, err := range node.WatchFrom(ctx, prefix, from) {
 		if err != nil {
-			return watchEnded(err)
+			return watchEnded(ctx, err)
 		}
 		if err := inv.printEvent(viewEvent(event), seen == 0); err != nil {
 			return err
@@ -85,13 +85,15 @@ func (inv *invocation) watch(ctx context.Context, prefix string, from int64, cou
 			return nil
 		}
 	}
-	return ctx.Err()
+	return watchEnded(ctx, nil)
 }
 
-func watchEnded(err error) error {
-	var behind *watch.FellBehindError
-	if errors.As(err, &behind) {
-		return &codedError{code: codeFailed, err: err, advice: fmt.Sprintf("read the state with locks, and go on from its rev, or try --from %d", behind.Since)}
+func watchEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return &codedError{code: codeInterrupted, err: errSignalled}
+	}
+	if errors.As(err, new(*watch.FellBehindError)) {
+		return &codedError{code: codeFailed, err: err, advice: "read the state with locks --json or inspect, and go on from the revision that it shows, or leave --from out"}
 	}
 	return err
 }

@@ -44,6 +44,9 @@ func (w *work) killMargin() time.Duration { return max(w.ttl/killShare, minKill)
 
 // prepare checks all that can be checked before there is a lock.
 func (w *work) prepare(args []string) error {
+	if w.ttl < quorumlock.ShortestSessionTTL || w.ttl > quorumlock.MaxSessionTTL {
+		return usage("--ttl must be between %v and %v", quorumlock.ShortestSessionTTL, quorumlock.MaxSessionTTL)
+	}
 	if w.grace == 0 {
 		w.grace = max(w.ttl/5, w.killMargin())
 	}
@@ -72,6 +75,7 @@ type grant interface {
 	Done() <-chan struct{}
 	Err() error
 	Jeopardy() <-chan struct{}
+	Forced() *quorumlock.LostError
 }
 
 // leaseEnd is when g ends unless it is renewed, by the clocks that the guard reads. They are read first, so that whatever delays this process makes the lease
@@ -85,7 +89,7 @@ func leaseEnd(g grant, ttl time.Duration) guard.Moment {
 const extendShare = 20 // of the TTL: how often the guard is told of renewals
 
 // under runs the command under g, and returns when nothing of it is left.
-func (w *work) under(g grant, told fence.Grant, signals <-chan os.Signal) (guard.Result, error) {
+func (w *work) under(g grant, told fence.Grant, signals <-chan os.Signal, remark func(string)) (guard.Result, error) {
 	running, err := guard.Start(guard.Spec{
 		Path: w.path, Args: w.args, Env: append(os.Environ(), told.Environ(g.Deadline())...),
 		Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Term: w.grace, Kill: w.killMargin(),
@@ -112,6 +116,9 @@ func (w *work) under(g grant, told fence.Grant, signals <-chan os.Signal) (guard
 			if w.warnSignal > 0 {
 				running.Signal(w.warnSignal)
 			}
+			if forced := g.Forced(); forced != nil {
+				remark(fmt.Sprintf("%v; the command is ended before %s", forced, g.Deadline().Local().Format(time.TimeOnly)))
+			}
 			warned, jeopardy = jeopardy, nil
 		case <-lost:
 			running.Kill()
@@ -125,7 +132,10 @@ func (w *work) under(g grant, told fence.Grant, signals <-chan os.Signal) (guard
 }
 
 // ended makes the error, or nil, of how the command ended and of how the lock was given back.
-func (inv *invocation) ended(res guard.Result, err, release error) error {
+func (inv *invocation) ended(res guard.Result, err, release error, forced *quorumlock.LostError) error {
+	if forced != nil && (res.Killed || res.Stopped) {
+		release = forced // known before the cluster says so
+	}
 	var start *guard.StartError
 	switch {
 	case errors.As(res.Err, &start) && start.NotFound:

@@ -43,11 +43,11 @@ func (t table) problem() string {
 	return ""
 }
 
-// form asks for a table. The trigger counts only if it fires always, for all rows and columns, and runs the function that stands
+// form asks for a table. It is there if its row is seen: to_regclass also finds one that was committed after the query began, of which nothing else is seen yet. The trigger counts only if it fires always, for all rows and columns, and runs the function that stands
 // in schema.sql: a line feed may have become two characters on the way through somebody's migration tool.
 func (c config) form() string {
 	return `
-SELECT t.oid IS NOT NULL, COALESCE(encode(convert_to(n.nspname::text, 'UTF8'), 'hex'), ''),
+SELECT r.oid IS NOT NULL, COALESCE(encode(convert_to(n.nspname::text, 'UTF8'), 'hex'), ''),
   COALESCE(r.relkind::text, ''), COALESCE(r.relpersistence::text, ''), COALESCE(r.relispartition OR r.relhassubclass, false),
   (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = t.oid AND a.attnotnull AND (a.attname, a.atttypid) IN (
     ('resource', 'text'::regtype), ('cluster', 'text'::regtype), ('lock', 'text'::regtype),

@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -183,4 +184,47 @@ func TestDrainNeverCostsTheQuorum(t *testing.T) {
 		}
 		c.CheckState()
 	})
+}
+
+// Who is drained and then leaves, or is removed, is drained no more: its record does not take up room for good. Nobody else's drain ends with it.
+func TestDrainEndsWithTheMember(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, c *quorumlocktest.Cluster, i int){
+		"leaves": func(t *testing.T, c *quorumlocktest.Cluster, i int) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := c.Leave(ctx, i); err != nil {
+				t.Error(err)
+			}
+		},
+		"is removed": func(t *testing.T, c *quorumlocktest.Cluster, i int) {
+			id := c.Node(i).ID()
+			c.Crash(i)
+			opt := quorumlock.RemoveOptions{Actor: "ops", Reason: "burnt"}
+			if err := c.Node(c.LeaderExcept(i)).RemoveMember(t.Context(), id, opt); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := quorumlocktest.New(t, 5)
+				awaitRoles(t, c, time.Minute, upTo(5), 3, 2)
+				lead := c.Leader()
+				rest := others(c, lead)
+				stays, goes := rest[0], rest[1]
+				drainMember(t, c.Node(lead), c.Node(stays).ID())
+				id := c.Node(goes).ID()
+				drainMember(t, c.Node(lead), id)
+				end(t, c, goes)
+				time.Sleep(5 * time.Second)
+				if names := drainedOf(t, c.Node(lead)); len(names) != 1 || names[0] != nodeName(stays) {
+					t.Errorf("shown as drained: %v", names)
+				}
+				records := auditOf(t, c.Node(lead))
+				if last := records[len(records)-1]; last.Act != quorumlock.ActUndrain || last.ServerID != id || last.Actor != "quorumlock" || last.Reason == "" {
+					t.Errorf("%+v", last)
+				}
+			})
+		})
+	}
 }

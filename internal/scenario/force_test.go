@@ -256,3 +256,26 @@ func TestDrainUnderClockTrouble(t *testing.T) {
 		})
 	}
 }
+
+// A forced release is told by name as soon as it is heard of, while the hold is still good; a hold that nobody touches tells of none.
+func TestForcedTellsWho(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := quorumlocktest.New(t, 3)
+		n := c.Node((c.Leader() + 1) % 3)
+		h, other := lockIn(t, n, "k", grantBound), lockIn(t, n, "other", grantBound)
+		if h.Forced() != nil {
+			t.Errorf("before: %v", h.Forced())
+		}
+		force(t, c.Node(c.Leader()), h, false)
+		<-h.Jeopardy()
+		by := h.Forced()
+		if by == nil || by.Cause != quorumlock.CauseForced || by.Actor != "ops" || by.Reason != "stuck since noon" || by.Token != h.Token() || by.Name != "k" || h.Err() != nil {
+			t.Errorf("%+v, while the hold is %v", by, h.Err())
+		}
+		if other.Forced() != nil {
+			t.Errorf("another hold: %v", other.Forced())
+		}
+		<-h.Done()
+		forced(t, h)
+	})
+}

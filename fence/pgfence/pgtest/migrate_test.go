@@ -20,20 +20,26 @@ import (
 func TestMigrateAtOnce(t *testing.T) {
 	eachDriver(t, func(t *testing.T, w *world) {
 		dsn := w.dsn + "&default_transaction_isolation=serializable" // the most unfriendly one
-		var all sync.WaitGroup
-		for i := range 8 {
-			db := open(t, w.driver, dsn) // with connections of its own, as an instance has
-			for n := range 4 {
-				all.Go(func() {
-					if err := pgfence.Migrate(w.ctx, db, pgfence.Table(fmt.Sprintf("fence_%d", n))); err != nil {
-						t.Errorf("instance %d: %v", i, err)
-					}
-				})
-			}
+		var instances []*sql.DB                                      // with connections of their own
+		for range 8 {
+			instances = append(instances, open(t, w.driver, dsn))
 		}
-		all.Wait()
-		for n := range 4 {
-			guarded(t, w, fmt.Sprintf("fence_%d", n))
+		const rounds, tables = 8, 4
+		for round := range rounds {
+			var all sync.WaitGroup
+			for i, db := range instances {
+				for n := range tables {
+					all.Go(func() {
+						if err := pgfence.Migrate(w.ctx, db, pgfence.Table(fmt.Sprintf("fence_%d_%d", round, n))); err != nil {
+							t.Errorf("instance %d: %v", i, err)
+						}
+					})
+				}
+			}
+			all.Wait()
+		}
+		for n := range tables {
+			guarded(t, w, fmt.Sprintf("fence_%d_%d", rounds-1, n))
 		}
 	})
 }

@@ -1,9 +1,13 @@
 package guard
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -47,6 +51,57 @@ func TestProcessOfAnyName(t *testing.T) {
 	if err := cmd.Wait(); err == nil {
 		t.Error("it ended by itself")
 	}
+}
+
+// TestProcessWithoutItsFirstThread: it is shown as ended, and works on.
+func TestProcessWithoutItsFirstThread(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), endFirstThread+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	if _, err := out.Read(make([]byte, 1)); err != nil { // written by another thread, once the first one has ended
+		t.Fatal(err)
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/stat")
+	if err != nil || !bytes.Contains(stat, []byte(") Z ")) {
+		t.Fatalf("the first thread has not ended: %s, %v", stat, err)
+	}
+	p, ok := readProcess(cmd.Process.Pid)
+	if !ok || p.zombie {
+		t.Fatalf("%+v, %v", p, ok)
+	}
+	p.kill()
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("%v", err)
+	}
+}
+
+const endFirstThread = "END_FIRST_THREAD"
+
+func init() {
+	if os.Getenv(endFirstThread) == "" {
+		return
+	}
+	go func() {
+		runtime.LockOSThread()
+		for state := []byte(nil); !bytes.Contains(state, []byte(") Z ")); {
+			state, _ = os.ReadFile("/proc/self/stat")
+		}
+		_, _ = os.Stdout.Write([]byte("x"))
+		time.Sleep(time.Minute)
+		os.Exit(0)
+	}()
+	for range 1000 { // the other one has a thread by then
+		runtime.Gosched()
+	}
+	runtime.LockOSThread() // in init: the first thread
+	_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
 }
 
 // TestOrdersThatCameLate: an order can lie in the pipe for any time, and orders overtake each other in nothing but their reading.

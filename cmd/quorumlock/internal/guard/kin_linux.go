@@ -102,7 +102,7 @@ func (l *leader) reapAll() bool {
 // process is one line of the table of processes.
 type process struct {
 	pid, parent int
-	zombie      bool
+	zombie      bool   // nothing of it runs any more
 	start       string // in ticks since the boot: with the id it names a process for good
 }
 
@@ -141,7 +141,9 @@ func readProcess(pid int) (process, bool) {
 		return process{}, false
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
-	return process{pid: pid, parent: parent, zombie: fields[0][0] == 'Z' || fields[0][0] == 'X', start: string(fields[19])}, err == nil
+	// The state is that of its first thread, which may have ended alone: others work on then.
+	ended := (fields[0][0] == 'Z' || fields[0][0] == 'X') && (string(fields[17]) == "0" || string(fields[17]) == "1")
+	return process{pid: pid, parent: parent, zombie: ended, start: string(fields[19])}, err == nil
 }
 
 // kill kills that very process, and not one that got its id meanwhile.
