@@ -64,8 +64,8 @@ type TransferOptions struct {
 
 // TransferLeadership hands leadership to a voter: the one with the server id to, or with "" the first of them to answer.
 // It takes milliseconds, and no hold is lost by it. Handing it to the voter that leads already is done at once, and not
-// recorded; where an answer was lost, another leader afterwards counts as done, be it that an election made it one. Refused,
-// with nothing changed (ErrRefused), are a server that does not vote and one that does not answer. ctx bounds all of it.
+// recorded; where an answer was lost, another leader afterwards counts as done, be it that an election made it one.
+// Refused, with nothing changed (ErrRefused), are a server that does not vote and one that does not answer. ctx bounds all of it.
 // It needs feature level 2 (ErrLevel).
 func (n *Node) TransferLeadership(ctx context.Context, to string, opt TransferOptions) error {
 	if err := errors.Join(checkWords("TransferOptions.Actor", opt.Actor), checkWords("TransferOptions.Reason", opt.Reason)); err != nil {

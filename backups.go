@@ -23,6 +23,9 @@ type SnapshotStatus struct {
 	// Err is why the latest attempt, to write one or to look, has failed, at ErrAt. Nil after one that has not.
 	Err   error
 	ErrAt time.Time
+	// Saved and Failed count, since this node started, the snapshots that it has written and read back, and its attempts
+	// to write one or to look that came to nothing.
+	Saved, Failed uint64
 	// Overdue: Covered, and the start of this node, are more than three times SnapshotEvery ago. The log says so too.
 	Overdue bool
 }
@@ -97,6 +100,7 @@ func (b *backups) ended(now clock.Reading, pause time.Duration, err error) {
 	b.status.Err, b.status.ErrAt = err, time.Time{}
 	if err != nil {
 		b.status.ErrAt = now.Wall
+		b.status.Failed++
 	}
 }
 
@@ -157,6 +161,7 @@ func (b *backups) made(name string, now clock.Reading) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.good, b.newest, b.sighted = name, name, now
+	b.status.Saved++
 }
 
 const (

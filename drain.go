@@ -21,8 +21,8 @@ type DrainOptions struct {
 // Drain has a member give up leadership and vote to others, so that its machine can be taken without costing the
 // cluster anything. A standby takes the vote first, if there is one; else the others go on with one voter less. The
 // member replicates on without a vote, and its own sessions and locks live on. It stays so, over restarts in its
-// directory and changes of the leader, until Undrain, or until it leaves or is removed; if it is away for longer than a dead standby is kept it comes back
-// as a client. Member.Drained shows it.
+// directory and changes of the leader, until Undrain, or until it leaves or is removed; if it is away for longer than a
+// dead standby is kept it comes back as a client. Member.Drained shows it.
 //
 // Refused, with nothing changed (ErrRefused), are a server that is not in the group, and a voter without whose vote the
 // others that can be reached would be no majority, or are all drained themselves. Drain returns when the member neither

@@ -110,8 +110,8 @@ func (h *Hold) Deadline() time.Time {
 }
 
 // Jeopardy is closed when renewals are failing, a forced release has begun, or MaxHold is near: unless that changes the
-// hold is lost at Deadline; Forced tells which. It is closed too by a loss that comes without a warning. After a recovery Jeopardy returns
-// a new channel.
+// hold is lost at Deadline. Forced tells whether it is a forced release. It is closed too by a loss that comes without a
+// warning. After a recovery Jeopardy returns a new channel.
 func (h *Hold) Jeopardy() <-chan struct{} {
 	s := h.session()
 	s.mu.Lock()

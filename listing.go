@@ -98,7 +98,8 @@ func (n *Node) Sessions(ctx context.Context, opts ...ReadOption) iter.Seq2[Sessi
 }
 
 // Audit shows what operators have done, oldest first: forced releases, ended sessions, leadership handed over, members
-// removed, drained and undrained (by "quorumlock" itself where a drained one has left). Paging, ctx, errors and Local are as with Sessions.
+// removed, drained and undrained (by "quorumlock" itself where a drained one has left). Paging, ctx, errors and Local
+// are as with Sessions.
 func (n *Node) Audit(ctx context.Context, opts ...ReadOption) iter.Seq2[AuditRecord, error] {
 	const op = "read audit"
 	return func(yield func(AuditRecord, error) bool) {

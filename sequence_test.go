@@ -8,36 +8,45 @@ import (
 	"time"
 )
 
-// A request without an answer holds back those that come much later, in order, and none of them is refused or leaves anything behind; releases go on.
-func TestRequestsWaitForOneThatIsMuchOlder(t *testing.T) {
+// sessionAlone is a session of a cluster of one, and a context that bounds the test.
+func sessionAlone(t *testing.T) (*Session, context.Context) {
+	t.Helper()
 	n := nodeAlone(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	t.Cleanup(cancel)
 	s, err := n.NewSession(ctx, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, ctx
+}
+
+// inLine waits until that many requests wait for their turn.
+func inLine(ctx context.Context, t *testing.T, s *Session, want int) {
+	t.Helper()
+	for {
+		s.mu.Lock()
+		n := s.line.Len()
+		s.mu.Unlock()
+		if n == want {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%d requests wait for their turn, not %d", n, want)
+		}
+		runtime.Gosched()
+	}
+}
+
+// A request without an answer holds back those that come much later, in order, and none of them is refused or leaves anything behind; releases go on.
+func TestRequestsWaitForOneThatIsMuchOlder(t *testing.T) {
+	s, ctx := sessionAlone(t)
 	begin := func(ctx context.Context) (uint64, error) {
 		seq, err := s.begin(ctx, "lock", "a")
 		if err == nil {
 			s.mu.Unlock()
 		}
 		return seq, err
-	}
-	inLine := func(want int) {
-		t.Helper()
-		for {
-			s.mu.Lock()
-			n := s.line.Len()
-			s.mu.Unlock()
-			if n == want {
-				return
-			}
-			if ctx.Err() != nil {
-				t.Fatalf("%d requests wait for their turn, not %d", n, want)
-			}
-			runtime.Gosched()
-		}
 	}
 	held, err := NewMutex(s, "held").Lock(ctx)
 	if err != nil {
@@ -62,18 +71,18 @@ func TestRequestsWaitForOneThatIsMuchOlder(t *testing.T) {
 	taken := make(chan struct{})
 	for i := range turns {
 		go func() { turns[i], _ = begin(ctx); taken <- struct{}{} }()
-		inLine(i + 1)
+		inLine(ctx, t, s, i+1)
 	}
 	short, giveUp := context.WithCancel(ctx)
 	refused := make(chan error)
 	go func() { _, err := NewMutex(s, "a").TryLock(short); refused <- err }()
-	inLine(4)
+	inLine(ctx, t, s, 4)
 	giveUp()
 	var wait *WaitError
 	if err := <-refused; !errors.Is(err, context.Canceled) || errors.Is(err, ErrOverloaded) || !errors.As(err, &wait) || !wait.unsent || wait.Name != "a" {
 		t.Errorf("giving up: %v", err)
 	}
-	inLine(3)
+	inLine(ctx, t, s, 3)
 	if err := held.Unlock(); err != nil {
 		t.Errorf("a release: %v", err)
 	}
@@ -100,13 +109,7 @@ func TestRequestsWaitForOneThatIsMuchOlder(t *testing.T) {
 
 // Whoever waits for a turn hears of the session's end at once.
 func TestSessionEndsWhileRequestsWaitForTheirTurn(t *testing.T) {
-	n := nodeAlone(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	s, err := n.NewSession(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, ctx := sessionAlone(t)
 	for range maxAhead {
 		if _, err := s.begin(ctx, "lock", "a"); err != nil {
 			t.Fatal(err)
@@ -115,13 +118,7 @@ func TestSessionEndsWhileRequestsWaitForTheirTurn(t *testing.T) {
 	}
 	refused := make(chan error)
 	go func() { _, err := NewMutex(s, "a").Lock(ctx); refused <- err }()
-	s.mu.Lock()
-	for s.line.Len() == 0 && ctx.Err() == nil {
-		s.mu.Unlock()
-		runtime.Gosched()
-		s.mu.Lock()
-	}
-	s.mu.Unlock()
+	inLine(ctx, t, s, 1)
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}

@@ -92,7 +92,13 @@ func TestActs(t *testing.T) {
 		if text := c.call(t, "members").out; !strings.Contains(text, "drained") {
 			t.Errorf("%s", text)
 		}
-		c.call(t, "undrain", who, "--reason", "done").want(t, codeOK)
+		if act := objects[actView](t, c.call(t, "undrain", who, "--reason", "done", "--json").want(t, codeOK).out)[0]; act.Act != quorumlock.ActUndrain.String() || act.Node != who || act.ServerID == "" {
+			t.Errorf("%+v", act)
+		}
+		c.call(t, "drain", who, "--reason", "once more").want(t, codeOK)
+		if text := c.call(t, "undrain", who, "--reason", "done").want(t, codeOK).out; !strings.Contains(text, who+": not drained any more") {
+			t.Errorf("%s", text)
+		}
 		c.call(t, "undrain", who, "--reason", "again").want(t, codeRefused)
 		for {
 			if d, voter := drained(); !d && voter {
@@ -109,7 +115,9 @@ func TestActs(t *testing.T) {
 		c.call(t, "remove", name(gone), "--reason", "test").want(t, codeRefused) // it answers
 		c.call(t, "remove", name(leader), "--reason", "test").want(t, codeRefused)
 		c.signal(t, syscall.SIGKILL, gone)
-		c.call(t, "remove", name(gone), "--reason", "host is gone").want(t, codeOK)
+		if act := objects[actView](t, c.call(t, "remove", name(gone), "--reason", "host is gone", "--json").want(t, codeOK).out)[0]; act.Act != quorumlock.ActRemove.String() || act.Node != name(gone) {
+			t.Errorf("%+v", act)
+		}
 		status := objects[statusView](t, c.call(t, "status", "--json").want(t, codeOK).out)[0]
 		for status.Voters != 2 && ctx.Err() == nil {
 			status = objects[statusView](t, c.call(t, "status", "--json").out)[0]

@@ -200,7 +200,7 @@ func askAll(ctx context.Context, ep transport.Endpoint, join []string) error {
 		return nil
 	}
 	slices.SortStableFunc(failed, func(a, b error) int { return rank(a) - rank(b) })
-	if isFinal(failed[0]) && (isWrongCluster(failed[0]) || isFinal(failed[len(failed)-1])) {
+	if isWrongCluster(failed[0]) || isFinal(failed[len(failed)-1]) {
 		return failed[0]
 	}
 	return &codedError{code: codeUnreachable, err: fmt.Errorf("no member answers: %w", errors.Join(failed...)), advice: "look at --join, at the port (TCP and UDP) and at TLS"}

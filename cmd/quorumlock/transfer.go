@@ -19,7 +19,7 @@ func newTransfer(inv *invocation) *cobra.Command {
 		GroupID: groupOperate,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: action(func(ctx context.Context, args []string) error {
-			return inv.act(ctx, "leads", func(ctx context.Context, n *quorumlock.Node) (actView, error) {
+			return inv.act(ctx, "leads, or is about to", func(ctx context.Context, n *quorumlock.Node) (actView, error) {
 				view := actView{Act: quorumlock.ActTransfer.String(), Actor: f.actor, Reason: f.reason}
 				if len(args) == 1 {
 					m, err := memberNamed(ctx, n, args[0])
@@ -28,16 +28,17 @@ func newTransfer(inv *invocation) *cobra.Command {
 					}
 					view.ServerID, view.Node = m.ServerID, m.Name
 				}
-				before, err := leaderOtherThan(ctx, n, "")
-				if err != nil {
+				opt := quorumlock.TransferOptions{Actor: f.actor, Reason: f.reason}
+				if view.ServerID != "" {
+					return view, byName(quorumlock.Member{ServerID: view.ServerID, Name: view.Node}, n.TransferLeadership(ctx, view.ServerID, opt))
+				}
+				before, _ := n.Members(ctx)
+				if err := n.TransferLeadership(ctx, "", opt); err != nil {
 					return view, err
 				}
-				if err := n.TransferLeadership(ctx, view.ServerID, quorumlock.TransferOptions{Actor: f.actor, Reason: f.reason}); err != nil || view.ServerID != "" {
-					return view, byName(quorumlock.Member{ServerID: view.ServerID, Name: view.Node}, err)
-				}
-				m, err := leaderOtherThan(ctx, n, before.ServerID)
+				m := otherLeader(ctx, n, before)
 				view.ServerID, view.Node = m.ServerID, m.Name
-				return view, err
+				return view, nil
 			})
 		}),
 	}
@@ -45,20 +46,22 @@ func newTransfer(inv *invocation) *cobra.Command {
 	return cmd
 }
 
-// leaderOtherThan waits until this client has heard who leads, and that it is another one.
-func leaderOtherThan(ctx context.Context, n *quorumlock.Node, id string) (quorumlock.Member, error) {
-	for {
-		members, err := n.Members(ctx)
-		if i := slices.IndexFunc(members, func(m quorumlock.Member) bool { return m.Leader && m.Reachable && m.ServerID != id }); i >= 0 {
-			return members[i], nil
-		}
-		if err != nil {
-			return quorumlock.Member{}, err
+// otherLeader waits until this client has heard of a leader that did not lead before. What was done is done: if it hears of none in time, the member is the zero value.
+func otherLeader(ctx context.Context, n *quorumlock.Node, before []quorumlock.Member) quorumlock.Member {
+	led := func(id string) bool {
+		return slices.ContainsFunc(before, func(m quorumlock.Member) bool { return m.Leader && m.ServerID == id })
+	}
+	for ctx.Err() == nil {
+		members, _ := n.Members(ctx)
+		for _, m := range members {
+			if m.Leader && m.Reachable && !led(m.ServerID) {
+				return m
+			}
 		}
 		select {
 		case <-ctx.Done():
-			return quorumlock.Member{}, ctx.Err()
 		case <-time.After(learnPause):
 		}
 	}
+	return quorumlock.Member{}
 }

@@ -43,7 +43,8 @@ func (t table) problem() string {
 	return ""
 }
 
-// form asks for a table. It is there if its row is seen: to_regclass also finds one that was committed after the query began, of which nothing else is seen yet. The trigger counts only if it fires always, for all rows and columns, and runs the function that stands
+// form asks for a table. It is there if its row is seen: to_regclass also finds one that was committed after the query began, of
+// which nothing else is seen yet. The trigger counts only if it fires always, for all rows and columns, and runs the function that stands
 // in schema.sql: a line feed may have become two characters on the way through somebody's migration tool.
 func (c config) form() string {
 	return `

@@ -16,12 +16,13 @@ import (
 // keepsSaving fails the test unless a snapshot was made in nearly every one of some intervals, and nobody misses one.
 func keepsSaving(t *testing.T, c *quorumlocktest.Cluster, store *snaptest.Memory, intervals int) {
 	t.Helper()
-	before := store.Made()
+	before, lead := store.Made(), c.Node(c.Leader())
+	saved := lead.SnapshotStatus().Saved
 	time.Sleep(time.Duration(intervals) * backupEvery)
 	if made := store.Made() - before; made < intervals*9/10 || made > intervals+1 {
 		t.Errorf("%d were made in %d intervals", made, intervals)
 	}
-	if s := c.Node(c.Leader()).SnapshotStatus(); s.Overdue || s.Err != nil || s.Last.Name == "" {
+	if s := lead.SnapshotStatus(); !s.Writes || s.Saved-saved != uint64(store.Made()-before) || s.Failed != 0 || s.Overdue || s.Err != nil || s.Last.Name == "" {
 		t.Errorf("%+v", s)
 	}
 }
