@@ -209,9 +209,9 @@ func (w *world) until(t *testing.T, query string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		var yes bool
+		var yes sql.NullBool // NULL where a figure is not there yet
 		must(t, db.QueryRowContext(ctx, query).Scan(&yes))
-		if yes {
+		if yes.Bool {
 			return
 		}
 		<-tick.C
