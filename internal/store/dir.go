@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,12 +22,18 @@ const (
 	metaName      = "meta"
 	identityName  = "identity"
 	boltName      = "raft.db"
+	segmentsName  = "log" // the log, where it is not in raft.db
 	snapshotsDir  = "snapshots"
 	condemnedName = "condemned" // see Store.Condemn
 )
 
-// dirFormat is the version of the directory's layout that this package writes, and the highest it reads.
-const dirFormat = 1
+// dirFormat is the highest version of the directory's layout that this package reads. It writes the lowest that says what it has
+// to say, so that a version before it reads all that it can.
+const (
+	plainFormat    = 1
+	segmentsFormat = 2 // meta names the form of the log
+	dirFormat      = segmentsFormat
+)
 
 // lockPatience bounds the wait for a directory in use. The lock of a killed process is free within some 40 ms.
 const lockPatience = 2 * time.Second
@@ -43,6 +48,15 @@ type dirMeta struct {
 	Complete bool `json:"complete"`
 	// Heir is the subdirectory in which the member's own files stand, if it succeeded another; see Store.Succeed.
 	Heir string `json:"heir,omitempty"`
+	// Log is the form of the log. A directory keeps the one that it was made with.
+	Log logForm `json:"log,omitempty"`
+}
+
+func (m *dirMeta) format() int {
+	if m.Log == logInBolt {
+		return plainFormat
+	}
+	return segmentsFormat
 }
 
 // dataDir is a directory being opened, or open.
@@ -53,6 +67,7 @@ type dataDir struct {
 	start  incarnation
 	holder Holder // this process
 	bolt   *boltFile
+	log    *segmentLogs // nil: the log is in bolt
 	logger hclog.Logger
 }
 
@@ -124,7 +139,7 @@ func (d *dataDir) open(opt Options) (*medium, error) {
 		return nil, err
 	}
 	if !found {
-		d.meta = dirMeta{ServerID: newServerID(), Cluster: opt.Cluster, Created: time.Now().UTC()}
+		d.meta = dirMeta{ServerID: newServerID(), Cluster: opt.Cluster, Created: time.Now().UTC(), Log: opt.logForm()}
 		if err := d.writeMeta(); err != nil {
 			return nil, err
 		}
@@ -150,7 +165,7 @@ func (d *dataDir) openParts() (*medium, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.bolt, err = openBoltFile(d.data(boltName), !d.meta.Complete); err != nil {
+	if err := d.openLog(!d.meta.Complete); err != nil {
 		return nil, err
 	}
 	if err := d.sweepSnapshots(); err != nil {
@@ -163,7 +178,7 @@ func (d *dataDir) openParts() (*medium, error) {
 	return &medium{
 		serverID:      d.meta.ServerID,
 		durable:       true,
-		logs:          d.bolt,
+		logs:          d.logs(),
 		stable:        d.bolt,
 		snapshots:     syncedSnapshots{SnapshotStore: snaps, dir: d.data(snapshotsDir)},
 		identity:      identity,
@@ -176,6 +191,33 @@ func (d *dataDir) openParts() (*medium, error) {
 		release:       func() {},
 		close:         d.close,
 	}, nil
+}
+
+// openLog opens what raft keeps, or makes it if fresh.
+func (d *dataDir) openLog(fresh bool) (err error) {
+	if d.bolt, err = openBoltFile(d.data(boltName), fresh); err != nil || d.meta.Log == logInBolt {
+		return err
+	}
+	d.log, err = openSegments(d.data(segmentsName), fresh)
+	return err
+}
+
+func (d *dataDir) logs() raft.LogStore {
+	if d.log != nil {
+		return d.log
+	}
+	return d.bolt
+}
+
+func (d *dataDir) closeLog() error {
+	var errs []error
+	if d.log != nil {
+		errs = append(errs, d.log.close())
+	}
+	if d.bolt != nil {
+		errs = append(errs, d.bolt.close())
+	}
+	return errors.Join(errs...)
 }
 
 func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
@@ -204,6 +246,9 @@ func (d *dataDir) readMeta(cluster string) (found bool, err error) {
 	if h := d.meta.Heir; h != "" && (filepath.Base(h) != h || !strings.HasPrefix(h, heirPrefix)) {
 		return false, corrupt(d.file(metaName), "%q is no directory of a successor", h)
 	}
+	if !d.meta.Log.known() {
+		return false, corrupt(d.file(metaName), "%q is no form of a log", d.meta.Log)
+	}
 	if d.meta.Cluster != cluster {
 		return false, &ForeignError{Dir: d.path, Found: d.meta.Cluster, Asked: cluster}
 	}
@@ -215,7 +260,7 @@ func (d *dataDir) writeMeta() error {
 	if err != nil {
 		return err
 	}
-	return writeRecord(d.file(metaName), "meta", dirFormat, body)
+	return writeRecord(d.file(metaName), "meta", d.meta.format(), body)
 }
 
 // probe finds out whether files can be made here, and leaves nothing.
@@ -229,13 +274,13 @@ func (d *dataDir) probe() error {
 
 // retire leaves a directory that looks like that of an interrupted first Open.
 func (d *dataDir) retire() error {
-	d.meta = dirMeta{ServerID: newServerID(), Cluster: d.meta.Cluster, Created: time.Now().UTC()}
+	d.meta = dirMeta{ServerID: newServerID(), Cluster: d.meta.Cluster, Created: time.Now().UTC(), Log: d.meta.Log}
 	return d.writeMeta()
 }
 
 // condemn leaves a file of its own, and not a field of another one: whoever knows better can remove it, and nothing else has to be changed.
 func (d *dataDir) condemn(reason string) error {
-	return writeRecord(d.file(condemnedName), "condemned", dirFormat, []byte(reason))
+	return writeRecord(d.file(condemnedName), "condemned", plainFormat, []byte(reason))
 }
 
 // checkMark refuses a directory that was condemned. A mark that cannot be read is one all the same.
@@ -258,8 +303,10 @@ func (d *dataDir) startAfresh() error {
 	if err := os.Remove(d.file(condemnedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.RemoveAll(d.file(snapshotsDir)); err != nil {
-		return err
+	for _, name := range []string{segmentsName, snapshotsDir} {
+		if err := os.RemoveAll(d.file(name)); err != nil {
+			return err
+		}
 	}
 	return d.writeIdentity(Identity{})
 }
@@ -291,7 +338,7 @@ func (d *dataDir) writeIdentity(id Identity) error {
 	if err != nil {
 		return err
 	}
-	return writeRecord(d.data(identityName), "identity", dirFormat, body)
+	return writeRecord(d.data(identityName), "identity", plainFormat, body)
 }
 
 // sweepSnapshots removes snapshots that were never finished. raft skips them but never deletes them.
@@ -315,11 +362,7 @@ func (d *dataDir) sweepSnapshots() error {
 
 // close lets go of the lock last.
 func (d *dataDir) close() error {
-	var err error
-	if d.bolt != nil {
-		err = d.bolt.close()
-	}
-	return errors.Join(err, d.lock.release())
+	return errors.Join(d.closeLog(), d.lock.release())
 }
 
 // typed makes sure that every refusal names the directory and can be told apart.
@@ -335,36 +378,4 @@ func (d *dataDir) typed(err error) error {
 		return err
 	}
 	return &DirError{Dir: d.path, Err: err}
-}
-
-// syncedSnapshots closes a gap in raft's file store: it syncs the files of a snapshot and the directory that holds the snapshots,
-// but not the snapshot's own directory in between. It is done before Close returns, and raft shortens its log only then.
-type syncedSnapshots struct {
-	raft.SnapshotStore
-	dir string
-}
-
-func (s syncedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
-	configurationIndex uint64, trans raft.Transport,
-) (raft.SnapshotSink, error) {
-	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
-	if err != nil {
-		return nil, err
-	}
-	return &syncedSink{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID())}, nil
-}
-
-type syncedSink struct {
-	raft.SnapshotSink
-	dir string
-}
-
-func (k *syncedSink) Close() error {
-	if err := k.SnapshotSink.Close(); err != nil {
-		return err
-	}
-	if err := syncDir(k.dir); err != nil {
-		return fmt.Errorf("sync snapshot: %w", err)
-	}
-	return nil
 }

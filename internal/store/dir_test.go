@@ -36,9 +36,14 @@ func tree(t *testing.T, dir string) string {
 	return b.String()
 }
 
-func filled(t *testing.T) Options {
+func filled(t *testing.T) Options { return fill(t, Options{Dir: t.TempDir(), Cluster: "c"}) }
+
+func filledSegments(t *testing.T) Options {
+	return fill(t, Options{Dir: t.TempDir(), Segments: true, Cluster: "c"})
+}
+
+func fill(t *testing.T, opt Options) Options {
 	t.Helper()
-	opt := Options{Dir: t.TempDir(), Cluster: "c"}
 	s := mustOpen(t, opt)
 	mustAppend(t, s, 1, 40)
 	if err := s.Stable().SetUint64([]byte(keyCurrentTerm), 3); err != nil {
@@ -149,10 +154,11 @@ func TestLostOrDamagedFiles(t *testing.T) {
 			return os.WriteFile(path, content, 0o600)
 		},
 	}
-	for _, name := range []string{metaName, identityName, boltName} {
+	segment := func(number int) string { return filepath.Join(segmentsName, fmt.Sprintf("%012d.log", number)) }
+	check := func(form string, fill func(*testing.T) Options, name string) {
 		for how, do := range damage {
-			t.Run(name+" "+how, func(t *testing.T) {
-				opt := filled(t)
+			t.Run(form+" "+name+" "+how, func(t *testing.T) {
+				opt := fill(t)
 				if err := do(filepath.Join(opt.Dir, name)); err != nil {
 					t.Fatal(err)
 				}
@@ -162,6 +168,12 @@ func TestLostOrDamagedFiles(t *testing.T) {
 				asError[*CorruptError](t, err)
 			})
 		}
+	}
+	for _, name := range []string{metaName, identityName, boltName} {
+		check("bolt", filled, name)
+	}
+	for _, name := range []string{metaName, boltName, segment(1), segment(2)} {
+		check("segments", filledSegments, name)
 	}
 }
 
@@ -199,7 +211,7 @@ func TestOpenLeavesOnlyItsFiles(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if want := []string{lockName, identityName, metaName, boltName, snapshotsDir}; !slices.Equal(names, want) {
+	if want := memberFiles(opt); !slices.Equal(names, want) {
 		t.Errorf("files %v, want %v", names, want)
 	}
 	if left, err := os.ReadDir(filepath.Join(opt.Dir, snapshotsDir)); err != nil || len(left) != 0 {

@@ -172,7 +172,7 @@ func TestCorruptEntryFellsLatch(t *testing.T) {
 		damage := *entry(2)
 		damage.Data = []byte("Command 2")
 		damage.Extensions = seal(entry(2)).Extensions
-		if err := s.medium.logs.StoreLog(&damage); err != nil {
+		if err := errors.Join(s.medium.logs.DeleteRange(2, 3), s.medium.logs.StoreLogs([]*raft.Log{&damage, seal(entry(3))})); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Logs().StoreLogs(entries(4, cachedEntries+4)); err != nil { // out of the cache

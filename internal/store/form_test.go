@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// form is one of the three things a Store can stand on.
+// form is one of the things a Store can stand on.
 type form struct {
 	name    string
 	lasting bool
@@ -19,6 +19,7 @@ type form struct {
 
 var forms = []form{
 	{"dir", true, func(t *testing.T) Options { return Options{Dir: t.TempDir(), Cluster: "c"} }},
+	{"segments", true, func(t *testing.T) Options { return Options{Dir: t.TempDir(), Segments: true, Cluster: "c"} }},
 	{"disk", true, func(*testing.T) Options { return Options{Disk: NewDisk(), Cluster: "c"} }},
 	{"memory", false, func(*testing.T) Options { return Options{Cluster: "c"} }},
 }

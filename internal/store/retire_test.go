@@ -11,6 +11,7 @@ import (
 func lastingForms(t *testing.T) map[string]Options {
 	return map[string]Options{
 		"directory": {Dir: t.TempDir(), Cluster: "c"},
+		"segments":  {Dir: t.TempDir(), Segments: true, Cluster: "c"},
 		"disk":      {Disk: NewDisk(), Cluster: "c"},
 	}
 }

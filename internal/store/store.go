@@ -32,6 +32,9 @@ type Options struct {
 	Disk *Disk
 	// Cluster is the cluster's name. It is recorded at first use; a directory of another name is a *ForeignError.
 	Cluster string
+	// Segments keeps the log of a directory that is made now in segment files, with one sync for a batch, and not in raft.db. It
+	// says nothing about one that exists.
+	Segments bool
 	// Existing refuses, with a *DirError, a store that no member has used before, where otherwise a new member is made. Nothing is written then.
 	Existing bool
 	// Admit, if set, is asked about the identity found, before anything is written; its error refuses the store.

@@ -49,7 +49,7 @@ func (d *dataDir) succeed(serverID string) (*successor, error) {
 }
 
 func (h *heir) openFresh() (snaps raft.SnapshotStore, err error) {
-	if h.bolt, err = openBoltFile(h.data(boltName), true); err != nil {
+	if err := h.openLog(true); err != nil {
 		return nil, err
 	}
 	return raft.NewFileSnapshotStoreWithLogger(h.data(""), retainedSnapshots, h.logger.Named("snapshots"))
@@ -58,7 +58,7 @@ func (h *heir) openFresh() (snaps raft.SnapshotStore, err error) {
 // commit syncs what the rename of meta will show, from the bottom up.
 func (h *heir) commit(id Identity) error {
 	err := h.writeIdentity(id)
-	err = errors.Join(err, h.bolt.close())
+	err = errors.Join(err, h.closeLog())
 	if err == nil {
 		err = errors.Join(syncDir(h.data(snapshotsDir)), syncDir(h.data("")), syncDir(h.path))
 	}
@@ -69,11 +69,7 @@ func (h *heir) commit(id Identity) error {
 }
 
 func (h *heir) discard() error {
-	var err error
-	if h.bolt != nil {
-		err = h.bolt.close()
-	}
-	return errors.Join(err, os.RemoveAll(h.data("")))
+	return errors.Join(h.closeLog(), os.RemoveAll(h.data("")))
 }
 
 // sweepHeirs removes what a member that was succeeded has left, and successors that were never finished.
@@ -89,7 +85,7 @@ func (d *dataDir) sweepHeirs() error {
 		}
 	}
 	if d.meta.Heir != "" {
-		for _, name := range []string{boltName, identityName, snapshotsDir} {
+		for _, name := range []string{boltName, segmentsName, identityName, snapshotsDir} {
 			errs = append(errs, os.RemoveAll(d.file(name)))
 		}
 	}
@@ -98,9 +94,13 @@ func (d *dataDir) sweepHeirs() error {
 
 // strayLog is a log in the directory, whoever wrote it; "" without one.
 func (d *dataDir) strayLog() string {
-	logs, _ := filepath.Glob(d.file(heirPrefix + "*/" + boltName)) // its only error is that of a bad pattern
-	if _, err := os.Stat(d.file(boltName)); !errors.Is(err, fs.ErrNotExist) {
-		logs = append(logs, d.file(boltName))
+	var logs []string
+	for _, name := range []string{boltName, segmentsName} {
+		heirs, _ := filepath.Glob(d.file(heirPrefix + "*/" + name)) // its only error is that of a bad pattern
+		logs = append(logs, heirs...)
+		if _, err := os.Stat(d.file(name)); !errors.Is(err, fs.ErrNotExist) {
+			logs = append(logs, d.file(name))
+		}
 	}
 	if len(logs) == 0 {
 		return ""

@@ -143,10 +143,19 @@ func TestASuccessorComesAlone(t *testing.T) {
 				t.Errorf("after it retired: state %v (%v), same id %v", has, err, s.ServerID() == next)
 			}
 			if opt.Dir != "" {
-				requireFiles(t, opt.Dir, lockName, identityName, metaName, boltName, snapshotsDir)
+				requireFiles(t, opt.Dir, memberFiles(opt)...)
 			}
 		})
 	}
+}
+
+// memberFiles are the names in the directory of a member.
+func memberFiles(opt Options) []string {
+	files := []string{lockName, identityName, metaName, boltName, snapshotsDir}
+	if opt.Segments {
+		files = append(files, segmentsName)
+	}
+	return files
 }
 
 func requireFiles(t *testing.T, dir string, want ...string) {
@@ -193,7 +202,7 @@ func TestAFailedSuccessionChangesNothing(t *testing.T) {
 				defer func() { s.Close() }()
 				requireFormer(t, s, id)
 				if opt.Dir != "" {
-					requireFiles(t, opt.Dir, lockName, identityName, metaName, boltName, snapshotsDir)
+					requireFiles(t, opt.Dir, memberFiles(opt)...)
 				}
 			})
 		}
@@ -237,7 +246,14 @@ func TestSuccessionFailsAtEachWrite(t *testing.T) {
 // A directory as a crash leaves it in the middle of a succession, or right after, is opened: it is that of the former member, or
 // that of the successor.
 func TestCrashOfASuccessionInADirectory(t *testing.T) {
-	opt := Options{Dir: t.TempDir(), Cluster: "c"}
+	for name, opt := range lastingForms(t) {
+		if opt.Dir != "" {
+			t.Run(name, func(t *testing.T) { testCrashOfASuccession(t, opt) })
+		}
+	}
+}
+
+func testCrashOfASuccession(t *testing.T, opt Options) {
 	s := inhabited(t, opt)
 	defer func() { s.Close() }()
 	former := s.ServerID()
@@ -254,14 +270,14 @@ func TestCrashOfASuccessionInADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	copyTree(t, opt.Dir, after)
-	requireFiles(t, middle, lockName, identityName, metaName, boltName, snapshotsDir, heirPrefix+id)
+	requireFiles(t, middle, append(memberFiles(opt), heirPrefix+id)...)
 	for range 2 {
 		m := openAgain(t, nil, Options{Dir: middle, Cluster: "c"})
 		requireFormer(t, m, former)
 		if err := m.Close(); err != nil {
 			t.Fatal(err)
 		}
-		requireFiles(t, middle, lockName, identityName, metaName, boltName, snapshotsDir)
+		requireFiles(t, middle, memberFiles(opt)...)
 	}
 	a := openAgain(t, nil, Options{Dir: after, Cluster: "c"})
 	defer a.Close()
@@ -282,6 +298,7 @@ func TestDamagedSuccessorIsRefused(t *testing.T) {
 		"meta lost":      func(dir, _ string) error { return os.Remove(filepath.Join(dir, metaName)) },
 		"identity lost":  func(dir, heir string) error { return os.Remove(filepath.Join(dir, heir, identityName)) },
 		"log lost":       func(dir, heir string) error { return os.Remove(filepath.Join(dir, heir, boltName)) },
+		"segments lost":  func(dir, heir string) error { return os.RemoveAll(filepath.Join(dir, heir, segmentsName)) },
 		"directory lost": func(dir, heir string) error { return os.RemoveAll(filepath.Join(dir, heir)) },
 		"led astray": func(dir, heir string) error {
 			body := fmt.Sprintf(`{"server_id":"x","cluster":"c","complete":true,"heir":"../%s"}`, heir)
@@ -289,7 +306,7 @@ func TestDamagedSuccessorIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			opt := Options{Dir: t.TempDir(), Cluster: "c"}
+			opt := Options{Dir: t.TempDir(), Segments: true, Cluster: "c"}
 			s := inhabited(t, opt)
 			id, err := s.Succeed(leave(heirState))
 			if err != nil {
