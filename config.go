@@ -34,6 +34,8 @@ type Config struct {
 	// of all nodes at once loses the locks (never the order of tokens). Nobody can tell then whether there was a
 	// cluster before, so each founding without a directory is logged as a warning.
 	Dir string
+	// LogStore is how raft's log is kept in a Dir that is made now. Default LogStoreDefault.
+	LogStore LogStore
 	// Addr is the host:port to listen on, TCP and UDP. Port 0 takes a free one. Default "127.0.0.1:0"; with RoleClient
 	// there is none, and the node is a caller that listens on nothing.
 	Addr string
@@ -381,6 +383,7 @@ func (c *Config) validateFounding(p *problems) {
 		p.add("Voters", c.Voters, "must be 1, 3 or 5")
 	}
 	c.validateRole(p)
+	c.validateLogStore(p)
 	if c.Expect < 0 {
 		p.add("Expect", c.Expect, "must not be negative")
 	}

@@ -233,7 +233,7 @@ func (n *Node) transportConfig(id string) transport.Config {
 
 func (n *Node) openStore(ctx context.Context) error {
 	s, err := store.Open(ctx, store.Options{
-		Dir: n.cfg.Dir, Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.cfg.pinned, VerifySnapshot: n.verifySnapshot, Logger: n.log.Named("store"),
+		Dir: n.cfg.Dir, Segments: n.cfg.LogStore.segments(), Disk: n.cfg.sim.Disk, Cluster: n.cfg.Cluster, Admit: n.cfg.pinned, VerifySnapshot: n.verifySnapshot, Logger: n.log.Named("store"),
 		OnFail: n.storeFailed, OnStall: n.storeStalled, Incarnation: n.cfg.RestartInPlace,
 	})
 	if other := (*FieldError)(nil); errors.As(err, &other) {

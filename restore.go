@@ -157,7 +157,7 @@ func (c *Config) checkVacant(ctx context.Context) error {
 // openVacant opens a store in which no member has lived, be it that a restore was interrupted in it. existing makes none.
 func (c *Config) openVacant(ctx context.Context, existing bool) (*store.Store, error) {
 	s, err := store.Open(ctx, store.Options{
-		Dir: c.Dir, Disk: c.sim.Disk, Cluster: c.Cluster, Logger: c.Logger.Named("store"), Existing: existing, Admit: admitNobody,
+		Dir: c.Dir, Segments: c.LogStore.segments(), Disk: c.sim.Disk, Cluster: c.Cluster, Logger: c.Logger.Named("store"), Existing: existing, Admit: admitNobody,
 		VerifySnapshot: func(r io.Reader) error {
 			return c.sim.Binary.VerifySnapshot(r, func() bool { return ctx.Err() == nil })
 		},

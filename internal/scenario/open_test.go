@@ -132,6 +132,8 @@ func TestOpenNamesTheBadField(t *testing.T) {
 		}},
 		{"Voters", func(c *quorumlock.Config) { c.Voters = 2 }},
 		{"Voters", func(c *quorumlock.Config) { c.Voters = -1 }},
+		{"LogStore", func(c *quorumlock.Config) { c.LogStore = -1 }},
+		{"LogStore", func(c *quorumlock.Config) { c.LogStore = quorumlock.LogStoreSegments + 1 }},
 		{"SessionTTL", func(c *quorumlock.Config) { c.SessionTTL = time.Second }},
 		{"SessionTTL", func(c *quorumlock.Config) { c.SessionTTL = time.Hour }},
 		{"SessionTTL", func(c *quorumlock.Config) { c.SessionTTL = 6*time.Second + 1 }},
