@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/demokit"
 )
@@ -53,5 +54,20 @@ func runSessions(ctx context.Context, r *rig, e extent, note noting) error {
 		return err
 	}
 	note(sessionsBytes, "", float64(after-before)/float64(e.sessions*len(r.service.pids)))
-	return nil
+	return r.profileIdle(ctx, e.watch)
+}
+
+// profileIdle takes its profiles after the measurement: beside so little work they would count.
+func (r *rig) profileIdle(ctx context.Context, watch time.Duration) error {
+	if r.profile == "" {
+		return nil
+	}
+	stop, err := r.profiled(ctx, true, "w6")
+	if err != nil {
+		return err
+	}
+	if err := demokit.Sleep(ctx, watch); err != nil {
+		return err
+	}
+	return stop()
 }
