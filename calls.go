@@ -30,6 +30,8 @@ const (
 
 	methodAct      transport.Method = 11 // wire.ActRequest: do what an operator wants done to the group; answered by wire.LeaveReply
 	methodSnapshot transport.Method = 12 // wire.SnapshotRequest: your state, in pieces
+
+	methodRenew transport.Method = 13 // wire.RenewRequest: bring renewals of many sessions to the leader. Older binaries do not know it, see renewCaller
 )
 
 // serve answers one call of another node.
@@ -50,6 +52,13 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 		}
 		reply := n.router.Serve(ctx, req)
 		return wire.AppendProposeReply(nil, &reply), nil
+	case methodRenew:
+		req, err := wire.DecodeRenewRequest(payload)
+		if err != nil {
+			return nil, err
+		}
+		reply := n.router.ServeRenew(ctx, req)
+		return wire.AppendRenewReply(nil, &reply), nil
 	case methodStatus:
 		if err := n.failed(); err != nil {
 			return nil, err // it votes no more, so it must not pass for a voter that is there

@@ -126,6 +126,9 @@ func (c *claim) awaitCertainty(ctx context.Context) {
 			s.mu.Unlock()
 			return
 		}
+		if s.extended == nil {
+			s.extended = make(chan struct{})
+		}
 		extended, ended := s.extended, c.hold.done
 		s.mu.Unlock()
 		select {

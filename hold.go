@@ -36,6 +36,9 @@ func newHold(c *claim, t Token, now clock.Reading) *Hold {
 	if h.limit = c.limit; h.limit == nil && c.want.maxHold > 0 {
 		h.limit = capLease(c.want.maxHold, c.session.ttl, now)
 	}
+	if h.limit != nil {
+		c.session.node.sessions.notice(c.session)
+	}
 	return h
 }
 
@@ -343,6 +346,7 @@ func (h *Hold) freezeLocked(cause *LostError) {
 	}
 	frozen := h.session().lease
 	h.frozen, h.drain = &frozen, cause
+	h.session().node.sessions.notice(h.session())
 	h.warnLocked()
 }
 

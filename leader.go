@@ -111,10 +111,15 @@ func (n *Node) localDo(ctx context.Context, c *locktable.Command) (locktable.Res
 	begun := time.Now()
 	res, err := l.batch.Do(ctx, c)
 	n.trips.took(c.Op, begun, err)
+	return res, leaderError(err)
+}
+
+// leaderError tells the router of an error of the batcher that says that this node does not lead.
+func leaderError(err error) error {
 	if known := (*commit.Error)(nil); errors.As(err, &known) && known.Outcome == commit.NotDone && errors.Is(err, errNotLeader) {
-		return res, router.ErrNotLeader
+		return router.ErrNotLeader
 	}
-	return res, err
+	return err
 }
 
 // awaitLeadership waits for what this node does as a leader to start: raft has elected it, and a caller turned away now would look for the leader elsewhere, where

@@ -159,6 +159,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.router = router.New(router.Env{
 		Self: n.id, Local: n.localDo, Leader: n.knownLeader, Others: n.members, Call: n.callPropose, Why: n.why,
+		LocalRenew: n.localRenew, CallRenew: n.newRenewCaller().call,
 	})
 	n.fsm = newFSM(n.clock, n.binary)
 	n.fsm.publish, n.fsm.reset, n.fsm.fail = n.publish, n.stateReplaced, n.fail

@@ -10,10 +10,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/router"
 )
 
-// pace is how often the node looks at its sessions, if none is so short that it needs more (see paceFor): losses are reported, and renewals begun, at most
-// that late.
-const pace = 100 * time.Millisecond
-
 // sessionSet is the sessions of one node. Its mu is taken under a session's mu and never the other way round.
 type sessionSet struct {
 	mu     sync.Mutex
@@ -21,12 +17,15 @@ type sessionSet struct {
 	closed bool
 	turns  int           // counts the calls of turn
 	some   chan struct{} // one slot: there are sessions to pace
+	// noticed are those that the pacer must look at whatever it thinks: new, over, or in a hurry. Some may be in it twice.
+	noticed  []*Session
+	shortest time.Duration // what paceFor says of the session with the shortest TTL, at most pace
 	// expired is called for each session that ended by its deadline, without locks that matter to it; it must not block.
 	expired func(*Session)
 }
 
 func newSessionSet(expired func(*Session)) *sessionSet {
-	return &sessionSet{byID: make(map[locktable.SessionID]*Session), some: make(chan struct{}, 1), expired: expired}
+	return &sessionSet{byID: make(map[locktable.SessionID]*Session), some: make(chan struct{}, 1), shortest: pace, expired: expired}
 }
 
 // add takes in a session that was asked for when turned gave turns. It is not added when the node is closing, which is ErrClosed, nor when a turn has come
@@ -41,6 +40,8 @@ func (t *sessionSet) add(s *Session, turns int) error {
 		return errTurned
 	}
 	t.byID[s.id] = s
+	t.noticed = append(t.noticed, s)
+	t.shortest = min(t.shortest, paceFor(s.ttl))
 	select {
 	case t.some <- struct{}{}:
 	default:
@@ -68,11 +69,46 @@ func (t *sessionSet) turn() []*Session {
 func (t *sessionSet) remove(s *Session, expired bool) {
 	t.mu.Lock()
 	known := t.byID[s.id] == s
-	delete(t.byID, s.id)
+	if known {
+		delete(t.byID, s.id)
+		t.noticed = append(t.noticed, s)
+		if t.shortest < pace && t.shortest == paceFor(s.ttl) {
+			t.shortest = pace
+			for _, other := range t.byID {
+				t.shortest = min(t.shortest, paceFor(other.ttl))
+			}
+		}
+	}
 	t.mu.Unlock()
 	if known && expired {
 		t.expired(s)
 	}
+}
+
+// notice has the pacer look at a session at its next tick.
+func (t *sessionSet) notice(s *Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[s.id] == s {
+		t.noticed = append(t.noticed, s)
+	}
+}
+
+// takeNoticed gives what was noticed since it was called last.
+func (t *sessionSet) takeNoticed(buf []*Session) []*Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	buf = append(buf, t.noticed...)
+	clear(t.noticed)
+	t.noticed = t.noticed[:0]
+	return buf
+}
+
+// pace is how often the pacer has to look.
+func (t *sessionSet) pace() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.shortest
 }
 
 func (t *sessionSet) get(id locktable.SessionID) *Session {
@@ -107,38 +143,6 @@ func (t *sessionSet) close() error {
 		}
 	}
 	return first
-}
-
-// runPacer ticks all sessions, and sleeps while there are none.
-func (n *Node) runPacer() {
-	var open []*Session
-	every := pace
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		if open = n.sessions.all(open[:0]); len(open) == 0 {
-			select {
-			case <-n.sessions.some:
-			case <-n.life.Done():
-				return
-			}
-			continue
-		}
-		now := n.clock.Now()
-		for _, s := range open {
-			s.tick(now)
-		}
-		if want := shortestPace(open); want != every {
-			every = want
-			ticker.Reset(every)
-		}
-		clear(open)
-		select {
-		case <-ticker.C:
-		case <-n.life.Done():
-			return
-		}
-	}
 }
 
 // current is the node's own session, opened when it is first needed and again after a loss. Callers that need it at once share one opening.
@@ -218,11 +222,12 @@ func (s *Session) endedByCluster() {
 func (s *Session) fetchNews() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.renewSoon = true
+	s.renewSoonLocked()
 	if s.renewing || s.closing != nil || s.life.Err() != nil {
 		return
 	}
-	s.startRenewalLocked(s.node.clock.Now())
+	s.renewing, s.renewSoon, s.renewed = true, false, s.node.clock.Now()
+	s.node.renew([]*Session{s})
 }
 
 // waits says whether the session still knows a claim, so that it was not the session that gave it up.
