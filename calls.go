@@ -129,12 +129,13 @@ func (n *Node) takePush(_ transport.Peer, m transport.Method, payload []byte) {
 		n.log.Warn("malformed push", "error", err)
 		return
 	}
+	now := n.clock.Now()
 	for _, g := range push.Events {
 		kind := locktable.EventGranted
 		if g.Kind != wire.PushGranted {
 			kind = locktable.EventForced
 		}
-		n.deliver(&locktable.Event{Kind: kind, Session: g.Session, Seq: g.Seq, Token: g.Token})
+		n.deliver(&locktable.Event{Kind: kind, Session: g.Session, Seq: g.Seq, Token: g.Token}, now)
 	}
 }
 

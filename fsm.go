@@ -21,7 +21,7 @@ import (
 type fsm struct {
 	clock  clock.Source
 	binary wire.Binary
-	// publish tells of an entry's events; it runs on raft's goroutine in log order and must not block.
+	// publish tells of an entry's events; it runs on raft's goroutine in log order, must not block, and keeps nothing of the slice.
 	publish func(events []locktable.Event)
 	// founded tells that the cluster's id has been replicated.
 	founded func()
@@ -37,6 +37,7 @@ type fsm struct {
 	term    uint64 // of the last entry applied
 	stamps  *expiry.Tracker
 	effects locktable.Effects // reused from entry to entry
+	batch   wire.Batch        // reused too: the table keeps no command
 	hashes  *stateHashes
 	group   electorate
 	broken  error  // sticky: nothing is applied after it
@@ -47,7 +48,17 @@ func newFSM(c clock.Source, by wire.Binary) *fsm {
 	return &fsm{clock: c, binary: by, table: locktable.New(), stamps: expiry.New(), hashes: newStateHashes()}
 }
 
-// Apply implements raft.FSM. Its answer is []locktable.Result, one per command of the entry, or an error.
+// answered is what the state machine says to an entry: one result for each of its commands. Whoever waits takes them out, since raft's log cache keeps the entry's future, and the
+// answer with it, as long as the entry, on a busy leader several times what the entries take.
+type answered struct{ results []locktable.Result }
+
+func (a *answered) take() []locktable.Result {
+	results := a.results
+	a.results = nil
+	return results
+}
+
+// Apply implements raft.FSM. It gives *answered or an error.
 func (f *fsm) Apply(entry *raft.Log) any {
 	f.mu.Lock()
 	if f.broken != nil {
@@ -55,7 +66,8 @@ func (f *fsm) Apply(entry *raft.Log) any {
 		return f.broken
 	}
 	f.bytes += uint64(len(entry.Data))
-	batch, err := f.binary.DecodeBatch(entry.Data)
+	batch := &f.batch
+	err := f.binary.DecodeBatchInto(batch, entry.Data)
 	var level *wire.LevelError
 	if errors.As(err, &level) {
 		f.broken = fmt.Errorf("entry %d: %w", entry.Index, err)
@@ -66,19 +78,24 @@ func (f *fsm) Apply(entry *raft.Log) any {
 	if err != nil {
 		// The same bytes are malformed for every member of every version that knows the level, so an error result keeps them equal.
 		f.mu.Unlock()
-		return []locktable.Result{{Code: locktable.CodeMalformed, Index: entry.Index, Detail: err.Error()}}
+		return &answered{[]locktable.Result{{Code: locktable.CodeMalformed, Index: entry.Index, Detail: err.Error()}}}
 	}
 	results := f.applyBatch(entry, batch)
-	events := append([]locktable.Event(nil), f.effects.Events...)
 	f.mu.Unlock()
-	if len(events) > 0 {
+	if events := f.effects.Events; len(events) > 0 { // effects are this goroutine's own
 		f.publish(events)
 	}
 	if founds(batch) {
 		f.founded()
 	}
-	return results
+	if len(batch.Commands) > keptCommands {
+		batch.Commands = nil
+	}
+	return &answered{results}
 }
+
+// keptCommands is the largest slice of commands that is kept for the next entry: what a leader puts into one.
+const keptCommands = 256
 
 func founds(b *wire.Batch) bool {
 	return slices.ContainsFunc(b.Commands, func(c locktable.Command) bool { return c.Op == locktable.OpFound })

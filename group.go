@@ -201,8 +201,8 @@ func (g *group) propose(cmds []*locktable.Command) func() ([]locktable.Result, e
 			return nil, outcome(err)
 		}
 		switch answer := future.Response().(type) {
-		case []locktable.Result:
-			return answer, nil
+		case *answered:
+			return answer.take(), nil
 		case error:
 			return nil, &commit.Error{Outcome: commit.Unknown, Err: answer}
 		}

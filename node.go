@@ -23,6 +23,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/internal/wire"
 	"github.com/quorumlock/quorumlock/transport"
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 // Node is one instance's member of a cluster. It serves as soon as Open returns; locking works once a quorum has
@@ -48,6 +49,7 @@ type Node struct {
 	router   *router.Router
 	founding *membership.Founding
 	hub      *hub.Hub
+	public   []watch.Event // what publish hands to the hub; its own, and reused
 	sessions *sessionSet
 	trips    roundTrips
 	lines    quiet.Limiter
@@ -448,19 +450,38 @@ func (n *Node) leaderMayHaveChanged() {
 	}
 }
 
+// keptEvents is the largest buffer for events that is kept from entry to entry: more than an entry brings in order, a few hundred KB.
+const keptEvents = 1024
+
 // publish runs on raft's goroutine for each entry that changed something.
 func (n *Node) publish(events []locktable.Event) {
-	if err := n.hub.Publish(watchEvents(events)); err != nil {
+	n.public = watchEvents(n.public[:0], events)
+	err := n.hub.Publish(n.public)
+	if clear(n.public); cap(n.public) > keptEvents {
+		n.public = nil
+	}
+	if err != nil {
 		n.fail(fmt.Errorf("events out of order: %w", err))
 		return
 	}
-	for i := range events {
-		if events[i].Node == n.id {
-			n.deliver(&events[i])
-		}
-	}
+	n.deliverOwn(events)
 	if n.lead.Load() != nil {
 		n.pushNews(events)
+	}
+}
+
+// deliverOwn hands on what concerns sessions of this node, with one reading of the clocks for all.
+func (n *Node) deliverOwn(events []locktable.Event) {
+	var now clock.Reading
+	read := false
+	for i := range events {
+		if events[i].Node != n.id {
+			continue
+		}
+		if !read {
+			now, read = n.clock.Now(), true
+		}
+		n.deliver(&events[i], now)
 	}
 }
 

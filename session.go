@@ -184,12 +184,8 @@ func (s *Session) errLocked(now clock.Reading) error {
 	return nil
 }
 
-func (s *Session) current(context.Context) (*Session, error) {
-	if err := s.Err(); err != nil && err != ErrUnsure {
-		return nil, err
-	}
-	return s, nil
-}
+// current leaves it to begin to look whether the session is alive.
+func (s *Session) current(context.Context) (*Session, error) { return s, nil }
 
 // alive reports whether a session is worth claiming with.
 func (s *Session) alive() bool {
@@ -241,12 +237,11 @@ func (s *Session) loseLocked(cause *LostError) {
 	s.node.sessions.remove(s, cause.Cause.byDeadline() && s.work == 0)
 }
 
-// do sends a command of the session. c0 is read before it is queued, and every retry inside keeps it; only an answer that says so
+// do sends a command of the session. c0 is a reading of before it was queued, the younger the better, and every retry inside keeps it; only an answer that says so
 // extends the lease. ctx bounds the wait for the answer.
-func (s *Session) do(ctx context.Context, op, name string, cmd *locktable.Command, opt router.Options) (locktable.Result, error) {
-	c0 := s.node.clock.Now()
+func (s *Session) do(ctx context.Context, c0 clock.Reading, op, name string, cmd *locktable.Command) (locktable.Result, error) {
 	cmd.Session = s.id
-	res, err := s.node.do(ctx, op, name, cmd, opt)
+	res, err := s.node.do(ctx, op, name, cmd, router.Options{})
 	if err != nil {
 		return res, err
 	}
@@ -263,7 +258,8 @@ func (s *Session) answered(op locktable.Op, res *locktable.Result, c0 clock.Read
 }
 
 func (s *Session) answeredLocked(op locktable.Op, res *locktable.Result, c0 clock.Reading) {
-	if s.judgeLocked(s.node.clock.Now()) == leaseLost {
+	now := s.node.clock.Now()
+	if s.judgeLocked(now) == leaseLost {
 		return
 	}
 	if res.Code == locktable.CodeNoSession {
@@ -274,7 +270,7 @@ func (s *Session) answeredLocked(op locktable.Op, res *locktable.Result, c0 cloc
 	}
 	s.noQuorum = false
 	for _, g := range res.Grants {
-		s.grantedLocked(g.Seq, Token(g.Token))
+		s.grantedLocked(g.Seq, Token(g.Token), now)
 	}
 	for _, l := range res.Lost {
 		s.lostLocked(l)
@@ -333,7 +329,7 @@ func (s *Session) beginWork(h *Hold) bool {
 func (s *Session) endWork(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.coverLocked()
+	h.coverLocked(s.node.clock.Now())
 	close(h.over)
 	s.work--
 	s.unlocks++

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/clock"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/router"
 )
@@ -181,8 +182,9 @@ func (n *Node) endLater(s *Session, finished bool) {
 	})
 }
 
-// deliver takes in what the cluster says about a session of this node, from the leader's push or from this node's own state machine.
-func (n *Node) deliver(e *locktable.Event) {
+// deliver takes in what the cluster says about a session of this node, from the leader's push or from this node's own state machine. now may be a moment old: whoever is told of a
+// hold reads the clocks again.
+func (n *Node) deliver(e *locktable.Event, now clock.Reading) {
 	s := n.sessions.get(e.Session)
 	if s == nil {
 		return
@@ -190,7 +192,7 @@ func (n *Node) deliver(e *locktable.Event) {
 	switch e.Kind {
 	case locktable.EventGranted:
 		s.mu.Lock()
-		s.grantedLocked(e.Seq, Token(e.Token))
+		s.grantedLocked(e.Seq, Token(e.Token), now)
 		s.mu.Unlock()
 	case locktable.EventForced, locktable.EventDraining:
 		s.fetchNews()

@@ -172,7 +172,11 @@ func (r *Router) Serve(ctx context.Context, req wire.ProposeRequest) wire.Propos
 }
 
 func (r *Router) serve(ctx context.Context, load load, hops uint8, timeout time.Duration) answer {
-	ctx, cancel := context.WithTimeout(ctx, serveTimeout(timeout))
+	bound := time.Now().Add(serveTimeout(timeout))
+	cancel := context.CancelFunc(func() {})
+	if deadline, ok := ctx.Deadline(); !ok || bound.Before(deadline) { // else whoever brought the request has seen to it
+		ctx, cancel = context.WithDeadline(ctx, bound)
+	}
 	defer cancel()
 	// Whether this node leads is asked of Local and not of Leader, which may lag behind.
 	if a := r.local(ctx, load); a.Status != wire.StatusNotLeader {
@@ -187,7 +191,9 @@ func (r *Router) serve(ctx context.Context, load load, hops uint8, timeout time.
 	case hops >= maxHops:
 		return reply(notLeader(leader, "too many hops"))
 	}
-	a := r.call(ctx, cancel, target{leader, changed}, load, hops+1)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	a := r.call(ctx, end, target{leader, changed}, load, hops+1)
 	if a.unreached {
 		a.ProposeReply = notLeader(leader, a.Detail) // it may be reachable for who asked
 	}
