@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/quorumlock/quorumlock/internal/clock"
@@ -20,15 +21,26 @@ type claim struct {
 	limit   *lease // of the hold that this one follows, nil without a cap
 	hold    *Hold
 	err     error
-	asking  context.CancelFunc // ends the question that is under way, nil if none is
+	asking  context.CancelCauseFunc // ends the question that is under way, nil if none is
 }
+
+// errGranted ends a question whose answer has come another way. As a rule it does, since the news of a grant is on its way before the answer; so it is told apart from the errors that
+// somebody will read, which cost more than the rest of the call.
+var errGranted = errors.New("the grant has been heard of")
 
 // settle wakes whoever waits for the claim. It is called once, when hold or err has been set.
 func (c *claim) settle() {
 	close(c.settled)
 	if c.asking != nil {
-		c.asking()
+		c.asking(c.endOfQuestion())
 	}
+}
+
+func (c *claim) endOfQuestion() error {
+	if c.hold != nil {
+		return errGranted
+	}
+	return context.Canceled
 }
 
 // newClaim registers a claim before it is proposed: a grant that overtakes the answer finds it. cmd is completed and checked.
@@ -83,8 +95,8 @@ func (c *claim) acquire(ctx context.Context, op string, cmd *locktable.Command) 
 // of the session, or of its taking claims, settles the claim and so ends this too.
 func (c *claim) askOnce(ctx context.Context, c0 clock.Reading, op string, cmd *locktable.Command) (locktable.Result, error) {
 	s := c.session
-	both, cancel := context.WithCancel(ctx)
-	defer cancel()
+	both, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	c.endWith(cancel)
 	res, err := s.do(both, c0, op, c.name, cmd)
 	s.mu.Lock()
@@ -109,11 +121,11 @@ func (c *claim) askOnce(ctx context.Context, c0 clock.Reading, op string, cmd *l
 }
 
 // endWith has cancel called when the claim is settled, or now if it is.
-func (c *claim) endWith(cancel context.CancelFunc) {
+func (c *claim) endWith(cancel context.CancelCauseFunc) {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
 	if c.asking = cancel; c.hold != nil || c.err != nil {
-		cancel()
+		cancel(c.endOfQuestion())
 	}
 }
 

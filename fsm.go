@@ -29,6 +29,8 @@ type fsm struct {
 	reset func(h locktable.Header)
 	// fail stops the node: it can not go on applying.
 	fail func(error)
+	// awaited tells whether somebody may wait for the answer of an entry that is applied now; nil is always.
+	awaited func() bool
 	// snapshots are raft's: the newest one is that which is being restored.
 	snapshots raft.SnapshotStore
 
@@ -36,8 +38,9 @@ type fsm struct {
 	table   *locktable.Table
 	term    uint64 // of the last entry applied
 	stamps  *expiry.Tracker
-	effects locktable.Effects // reused from entry to entry
-	batch   wire.Batch        // reused too: the table keeps no command
+	effects locktable.Effects  // reused from entry to entry
+	batch   wire.Batch         // reused too: the table keeps no command
+	unread  []locktable.Result // reused for entries whose results nobody waits for
 	hashes  *stateHashes
 	group   electorate
 	broken  error  // sticky: nothing is applied after it
@@ -105,13 +108,24 @@ func (f *fsm) applyBatch(entry *raft.Log, batch *wire.Batch) []locktable.Result 
 	eff := &f.effects
 	eff.Events, eff.Renewed, eff.Ended, eff.Drains = eff.Events[:0], eff.Renewed[:0], eff.Ended[:0], eff.Drains[:0]
 	f.term = entry.Term
-	results := make([]locktable.Result, len(batch.Commands))
+	results := f.roomFor(len(batch.Commands))
 	for i := range batch.Commands {
 		results[i] = f.table.Apply(entry.Index, entry.Term, batch.Wall, &batch.Commands[i], eff)
 	}
 	f.stamp(eff)
 	f.hashes.applied(entry.Index, f.table)
 	return results
+}
+
+// roomFor makes room for n results. Those of entries that another node leads are looked at by nobody, and they are most of what a follower would allocate.
+func (f *fsm) roomFor(n int) []locktable.Result {
+	if n > keptCommands || f.awaited == nil || f.awaited() {
+		return make([]locktable.Result, n)
+	}
+	if n > cap(f.unread) {
+		f.unread = make([]locktable.Result, n)
+	}
+	return f.unread[:n]
 }
 
 // stamp notes when this member applied renewals; a later leader's expiry is reckoned from its own stamps alone. A renewal and an

@@ -54,6 +54,24 @@ func TestTakenResultsAreNotKept(t *testing.T) {
 	}
 }
 
+// Results that somebody waits for are his own; only those of entries in between may share their place.
+func TestAwaitedResultsAreKept(t *testing.T) {
+	m := newMachine()
+	waits := true
+	m.awaited = func() bool { return waits }
+	m.commands(t, found())
+	own := m.commands(t, open("a"), open("b"))
+	first, second := own[0].Session, own[1].Session
+	waits = false
+	last := m.commands(t, open("c"), open("d"))
+	if next := m.commands(t, open("e"), open("f")); &next[0] != &last[0] {
+		t.Error("results that nobody waits for were given a place of their own")
+	}
+	if own[0].Session != first || own[1].Session != second || first == second {
+		t.Errorf("%+v", own)
+	}
+}
+
 // Buffers are used again from entry to entry, and what an entry left in the state is not touched by the next.
 func TestNextEntryLeavesTheLastAlone(t *testing.T) {
 	m := newMachine()

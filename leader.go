@@ -116,6 +116,9 @@ func (n *Node) localDo(ctx context.Context, c *locktable.Command) (locktable.Res
 
 // leaderError tells the router of an error of the batcher that says that this node does not lead.
 func leaderError(err error) error {
+	if err == nil {
+		return nil
+	}
 	if known := (*commit.Error)(nil); errors.As(err, &known) && known.Outcome == commit.NotDone && errors.Is(err, errNotLeader) {
 		return router.ErrNotLeader
 	}

@@ -368,6 +368,9 @@ func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, 
 	}
 	for {
 		res, err := n.router.Do(ctx, cmd, opt)
+		if err != nil && context.Cause(ctx) == errGranted {
+			return res, errGranted // nobody reads it
+		}
 		if err != nil || res.Code != locktable.CodeNotFounded {
 			return res, n.explain(failure(ctx, op, name, err))
 		}
