@@ -30,7 +30,12 @@ const (
 
 	methodAct      transport.Method = 11 // wire.ActRequest: do what an operator wants done to the group; answered by wire.LeaveReply
 	methodSnapshot transport.Method = 12 // wire.SnapshotRequest: your state, in pieces
+
+	methodRenew transport.Method = 13 // wire.RenewRequest: bring renewals of many sessions to the leader. Older binaries do not know it, see renewCaller
 )
+
+// usualMessage is room for most requests, replies and pushes, so that they do not grow while they are written.
+const usualMessage = 96
 
 // serve answers one call of another node.
 func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Method, payload []byte) ([]byte, error) {
@@ -49,7 +54,14 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, m transport.Metho
 			return nil, err
 		}
 		reply := n.router.Serve(ctx, req)
-		return wire.AppendProposeReply(nil, &reply), nil
+		return wire.AppendProposeReply(make([]byte, 0, usualMessage), &reply), nil
+	case methodRenew:
+		req, err := wire.DecodeRenewRequest(payload)
+		if err != nil {
+			return nil, err
+		}
+		reply := n.router.ServeRenew(ctx, req)
+		return wire.AppendRenewReply(nil, &reply), nil
 	case methodStatus:
 		if err := n.failed(); err != nil {
 			return nil, err // it votes no more, so it must not pass for a voter that is there
@@ -120,12 +132,13 @@ func (n *Node) takePush(_ transport.Peer, m transport.Method, payload []byte) {
 		n.log.Warn("malformed push", "error", err)
 		return
 	}
+	now := n.clock.Now()
 	for _, g := range push.Events {
 		kind := locktable.EventGranted
 		if g.Kind != wire.PushGranted {
 			kind = locktable.EventForced
 		}
-		n.deliver(&locktable.Event{Kind: kind, Session: g.Session, Seq: g.Seq, Token: g.Token})
+		n.deliver(&locktable.Event{Kind: kind, Session: g.Session, Seq: g.Seq, Token: g.Token}, now)
 	}
 }
 
@@ -150,7 +163,7 @@ func (n *Node) votes() bool {
 
 func (n *Node) callPropose(ctx context.Context, p router.Peer, req wire.ProposeRequest) (wire.ProposeReply, error) {
 	begun := time.Now()
-	b, err := n.calls.Call(ctx, p.Addr, p.ID, methodPropose, wire.AppendProposeRequest(nil, &req))
+	b, err := n.calls.Call(ctx, p.Addr, p.ID, methodPropose, wire.AppendProposeRequest(make([]byte, 0, usualMessage), &req))
 	if err != nil {
 		return wire.ProposeReply{}, err
 	}
@@ -313,7 +326,7 @@ func (n *Node) pushNews(events []locktable.Event) {
 		push.Events = append(push.Events, wire.GrantEvent{Session: e.Session, Seq: e.Seq, Token: e.Token, Kind: kind, Index: e.Index, Rev: e.Rev})
 	}
 	for node, push := range one {
-		n.calls.Push(node, methodGrants, wire.AppendGrantPush(nil, push))
+		n.calls.Push(node, methodGrants, wire.AppendGrantPush(make([]byte, 0, usualMessage), push))
 	}
 }
 

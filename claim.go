@@ -2,24 +2,45 @@ package quorumlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/quorumlock/quorumlock/internal/clock"
 	"github.com/quorumlock/quorumlock/internal/locktable"
-	"github.com/quorumlock/quorumlock/internal/router"
 )
 
-// claim is one request for a lock as its session sees it: waiting until settled ends, then held (hold set) or over (err set).
-// hold and err are guarded by the session's mu, under which settle is called; the others do not change.
+// claim is one request for a lock as its session sees it: waiting until settled is closed, then held (hold set) or over (err set).
+// What follows limit is guarded by the session's mu, under which settle is called; the others do not change.
 type claim struct {
 	session *Session
 	seq     uint64
 	want    *request // a copy: the caller's Mutex may be overwritten by another
 	name    string
-	settled context.Context
-	settle  context.CancelFunc
+	begun   clock.Reading // before anything was sent
+	settled chan struct{}
 	limit   *lease // of the hold that this one follows, nil without a cap
 	hold    *Hold
 	err     error
+	asking  context.CancelCauseFunc // ends the question that is under way, nil if none is
+}
+
+// errGranted ends a question whose answer has come another way. As a rule it does, since the news of a grant is on its way before the answer; so it is told apart from the errors that
+// somebody will read, which cost more than the rest of the call.
+var errGranted = errors.New("the grant has been heard of")
+
+// settle wakes whoever waits for the claim. It is called once, when hold or err has been set.
+func (c *claim) settle() {
+	close(c.settled)
+	if c.asking != nil {
+		c.asking(c.endOfQuestion())
+	}
+}
+
+func (c *claim) endOfQuestion() error {
+	if c.hold != nil {
+		return errGranted
+	}
+	return context.Canceled
 }
 
 // newClaim registers a claim before it is proposed: a grant that overtakes the answer finds it. cmd is completed and checked.
@@ -27,7 +48,7 @@ type claim struct {
 func (s *Session) newClaim(ctx context.Context, op string, r *request, cmd *locktable.Command) (*claim, error) {
 	want := *r
 	name := want.label()
-	seq, err := s.begin(ctx, op, name)
+	seq, at, err := s.begin(ctx, op, name)
 	if err != nil {
 		return nil, err
 	}
@@ -37,8 +58,7 @@ func (s *Session) newClaim(ctx context.Context, op string, r *request, cmd *lock
 		s.finishLocked(seq) // nothing was sent
 		return nil, fieldError(err, nil)
 	}
-	c := &claim{session: s, seq: seq, want: &want, name: name}
-	c.settled, c.settle = context.WithCancel(context.Background())
+	c := &claim{session: s, seq: seq, want: &want, name: name, begun: at, settled: make(chan struct{})}
 	s.claims[seq] = c
 	return c, nil
 }
@@ -71,16 +91,17 @@ func (c *claim) acquire(ctx context.Context, op string, cmd *locktable.Command) 
 	return c.wait(ctx, op, &res)
 }
 
-// askOnce sends the claim until it is answered, or its grant is heard of otherwise: the answer may hang, or be lost with a leader, while the news is here. A grant is taken in.
-func (c *claim) askOnce(ctx context.Context, op string, cmd *locktable.Command) (locktable.Result, error) {
+// askOnce sends the claim until it is answered, or its grant is heard of otherwise: the answer may hang, or be lost with a leader, while the news is here. A grant is taken in. The end
+// of the session, or of its taking claims, settles the claim and so ends this too.
+func (c *claim) askOnce(ctx context.Context, c0 clock.Reading, op string, cmd *locktable.Command) (locktable.Result, error) {
 	s := c.session
-	both, stop := s.during(ctx)
-	defer stop()
-	both, cancel := context.WithCancel(both)
-	defer context.AfterFunc(c.settled, cancel)()
-	res, err := s.do(both, op, c.name, cmd, router.Options{})
+	both, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c.endWith(cancel)
+	res, err := s.do(both, c0, op, c.name, cmd)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.asking = nil
 	if err != nil && c.hold != nil {
 		res, err = locktable.Result{Code: locktable.CodeGranted, Token: locktable.Token(c.hold.token)}, nil
 	}
@@ -89,7 +110,9 @@ func (c *claim) askOnce(ctx context.Context, op string, cmd *locktable.Command) 
 	}
 	switch res.Code {
 	case locktable.CodeGranted:
-		s.grantedLocked(c.seq, Token(res.Token))
+		if c.hold == nil {
+			s.grantedLocked(c.seq, Token(res.Token), s.node.clock.Now())
+		}
 		fallthrough
 	case locktable.CodeWaiting:
 		s.finishLocked(c.seq)
@@ -97,11 +120,20 @@ func (c *claim) askOnce(ctx context.Context, op string, cmd *locktable.Command) 
 	return res, nil
 }
 
+// endWith has cancel called when the claim is settled, or now if it is.
+func (c *claim) endWith(cancel context.CancelCauseFunc) {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	if c.asking = cancel; c.hold != nil || c.err != nil {
+		cancel(c.endOfQuestion())
+	}
+}
+
 // wait parks until the claim is settled or ctx ends. If both are true at once, ctx wins and the grant is given back: a caller whose deadline
 // has passed is not told that it holds a lock.
 func (c *claim) wait(ctx context.Context, op string, res *locktable.Result) (*Hold, error) {
 	select {
-	case <-c.settled.Done():
+	case <-c.settled:
 		c.awaitCertainty(ctx)
 	case <-ctx.Done():
 	}
@@ -125,6 +157,9 @@ func (c *claim) awaitCertainty(ctx context.Context) {
 		if c.hold == nil || c.hold.errLocked(s.node.clock.Now()) != ErrUnsure {
 			s.mu.Unlock()
 			return
+		}
+		if s.extended == nil {
+			s.extended = make(chan struct{})
 		}
 		extended, ended := s.extended, c.hold.done
 		s.mu.Unlock()
@@ -203,12 +238,11 @@ func (s *Session) drop(c *claim) {
 
 // grantedLocked takes in that the cluster granted a claim, from whichever of the three ways told first: the answer, the push, the news in a
 // renewal (or this node's own state machine). It is believed only while the claim still waits and the node's own deadline lies ahead.
-func (s *Session) grantedLocked(seq uint64, t Token) {
+func (s *Session) grantedLocked(seq uint64, t Token, now clock.Reading) {
 	c := s.claims[seq]
 	if c == nil || c.hold != nil || c.err != nil || s.closing != nil {
 		return
 	}
-	now := s.node.clock.Now()
 	if s.judgeLocked(now) == leaseLost {
 		return
 	}

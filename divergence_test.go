@@ -352,7 +352,8 @@ func benchmarkApply(b *testing.B, holds int, least uint64) {
 	m.hashes.run = func(f func()) bool { go f(); return true }
 	m.hashes.goOn = func() bool { return true }
 	apply := func(cmds ...*locktable.Command) []locktable.Result {
-		return m.entry(wire.AppendBatch(nil, 1, cmds)).([]locktable.Result)
+		results, _ := resultsOf(m.entry(wire.AppendBatch(nil, 1, cmds)))
+		return results
 	}
 	apply(found())
 	id := apply(open("a"))[0].Session

@@ -44,6 +44,9 @@ func (n *Node) foreignInSight() string {
 // explain adds ErrClusterChanged to the error of a call that reached no leader while another cluster of this name was in sight: its own
 // was founded anew, as a rule, and waiting will not help.
 func (n *Node) explain(err error) error {
+	if err == nil {
+		return nil
+	}
 	var none *noQuorumError
 	if other := n.foreignInSight(); other != "" && errors.As(err, &none) {
 		none.changed = fmt.Errorf("%w: met cluster %s, belongs to %s; %s", ErrClusterChanged, other, n.clusterIDNow(), followOther)

@@ -21,7 +21,7 @@ import (
 type fsm struct {
 	clock  clock.Source
 	binary wire.Binary
-	// publish tells of an entry's events; it runs on raft's goroutine in log order and must not block.
+	// publish tells of an entry's events; it runs on raft's goroutine in log order, must not block, and keeps nothing of the slice.
 	publish func(events []locktable.Event)
 	// founded tells that the cluster's id has been replicated.
 	founded func()
@@ -29,6 +29,8 @@ type fsm struct {
 	reset func(h locktable.Header)
 	// fail stops the node: it can not go on applying.
 	fail func(error)
+	// awaited tells whether somebody may wait for the answer of an entry that is applied now; nil is always.
+	awaited func() bool
 	// snapshots are raft's: the newest one is that which is being restored.
 	snapshots raft.SnapshotStore
 
@@ -36,7 +38,9 @@ type fsm struct {
 	table   *locktable.Table
 	term    uint64 // of the last entry applied
 	stamps  *expiry.Tracker
-	effects locktable.Effects // reused from entry to entry
+	effects locktable.Effects  // reused from entry to entry
+	batch   wire.Batch         // reused too: the table keeps no command
+	unread  []locktable.Result // reused for entries whose results nobody waits for
 	hashes  *stateHashes
 	group   electorate
 	broken  error  // sticky: nothing is applied after it
@@ -47,7 +51,17 @@ func newFSM(c clock.Source, by wire.Binary) *fsm {
 	return &fsm{clock: c, binary: by, table: locktable.New(), stamps: expiry.New(), hashes: newStateHashes()}
 }
 
-// Apply implements raft.FSM. Its answer is []locktable.Result, one per command of the entry, or an error.
+// answered is what the state machine says to an entry: one result for each of its commands. Whoever waits takes them out, since raft's log cache keeps the entry's future, and the
+// answer with it, as long as the entry, on a busy leader several times what the entries take.
+type answered struct{ results []locktable.Result }
+
+func (a *answered) take() []locktable.Result {
+	results := a.results
+	a.results = nil
+	return results
+}
+
+// Apply implements raft.FSM. It gives *answered or an error.
 func (f *fsm) Apply(entry *raft.Log) any {
 	f.mu.Lock()
 	if f.broken != nil {
@@ -55,7 +69,8 @@ func (f *fsm) Apply(entry *raft.Log) any {
 		return f.broken
 	}
 	f.bytes += uint64(len(entry.Data))
-	batch, err := f.binary.DecodeBatch(entry.Data)
+	batch := &f.batch
+	err := f.binary.DecodeBatchInto(batch, entry.Data)
 	var level *wire.LevelError
 	if errors.As(err, &level) {
 		f.broken = fmt.Errorf("entry %d: %w", entry.Index, err)
@@ -66,19 +81,24 @@ func (f *fsm) Apply(entry *raft.Log) any {
 	if err != nil {
 		// The same bytes are malformed for every member of every version that knows the level, so an error result keeps them equal.
 		f.mu.Unlock()
-		return []locktable.Result{{Code: locktable.CodeMalformed, Index: entry.Index, Detail: err.Error()}}
+		return &answered{[]locktable.Result{{Code: locktable.CodeMalformed, Index: entry.Index, Detail: err.Error()}}}
 	}
 	results := f.applyBatch(entry, batch)
-	events := append([]locktable.Event(nil), f.effects.Events...)
 	f.mu.Unlock()
-	if len(events) > 0 {
+	if events := f.effects.Events; len(events) > 0 { // effects are this goroutine's own
 		f.publish(events)
 	}
 	if founds(batch) {
 		f.founded()
 	}
-	return results
+	if len(batch.Commands) > keptCommands {
+		batch.Commands = nil
+	}
+	return &answered{results}
 }
+
+// keptCommands is the largest slice of commands that is kept for the next entry: what a leader puts into one.
+const keptCommands = 256
 
 func founds(b *wire.Batch) bool {
 	return slices.ContainsFunc(b.Commands, func(c locktable.Command) bool { return c.Op == locktable.OpFound })
@@ -88,13 +108,24 @@ func (f *fsm) applyBatch(entry *raft.Log, batch *wire.Batch) []locktable.Result 
 	eff := &f.effects
 	eff.Events, eff.Renewed, eff.Ended, eff.Drains = eff.Events[:0], eff.Renewed[:0], eff.Ended[:0], eff.Drains[:0]
 	f.term = entry.Term
-	results := make([]locktable.Result, len(batch.Commands))
+	results := f.roomFor(len(batch.Commands))
 	for i := range batch.Commands {
 		results[i] = f.table.Apply(entry.Index, entry.Term, batch.Wall, &batch.Commands[i], eff)
 	}
 	f.stamp(eff)
 	f.hashes.applied(entry.Index, f.table)
 	return results
+}
+
+// roomFor makes room for n results. Those of entries that another node leads are looked at by nobody, and they are most of what a follower would allocate.
+func (f *fsm) roomFor(n int) []locktable.Result {
+	if n > keptCommands || f.awaited == nil || f.awaited() {
+		return make([]locktable.Result, n)
+	}
+	if n > cap(f.unread) {
+		f.unread = make([]locktable.Result, n)
+	}
+	return f.unread[:n]
 }
 
 // stamp notes when this member applied renewals; a later leader's expiry is reckoned from its own stamps alone. A renewal and an

@@ -36,9 +36,66 @@ func (m *machine) entry(data []byte) any {
 	return m.Apply(&raft.Log{Index: m.index, Term: 1, Data: data})
 }
 
+// resultsOf takes the results out of an answer of Apply.
+func resultsOf(answer any) (results []locktable.Result, ok bool) {
+	a, ok := answer.(*answered)
+	if !ok {
+		return nil, false
+	}
+	return a.take(), true
+}
+
+// Whoever keeps the answer, as raft's log cache does, keeps no results that were taken.
+func TestTakenResultsAreNotKept(t *testing.T) {
+	m := newMachine()
+	a, ok := m.entry(wire.AppendBatch(nil, 1, []*locktable.Command{found()})).(*answered)
+	if !ok || len(a.take()) != 1 || a.results != nil {
+		t.Errorf("%+v", a)
+	}
+}
+
+// Results that somebody waits for are his own; only those of entries in between may share their place.
+func TestAwaitedResultsAreKept(t *testing.T) {
+	m := newMachine()
+	waits := true
+	m.awaited = func() bool { return waits }
+	m.commands(t, found())
+	own := m.commands(t, open("a"), open("b"))
+	first, second := own[0].Session, own[1].Session
+	waits = false
+	last := m.commands(t, open("c"), open("d"))
+	if next := m.commands(t, open("e"), open("f")); &next[0] != &last[0] {
+		t.Error("results that nobody waits for were given a place of their own")
+	}
+	if own[0].Session != first || own[1].Session != second || first == second {
+		t.Errorf("%+v", own)
+	}
+}
+
+// Buffers are used again from entry to entry, and what an entry left in the state is not touched by the next.
+func TestNextEntryLeavesTheLastAlone(t *testing.T) {
+	m := newMachine()
+	m.commands(t, found())
+	s := m.commands(t, open("a"))[0].Session
+	claim := func(seq uint64, name string) *locktable.Command {
+		return &locktable.Command{Op: locktable.OpClaim, Session: s, Seq: seq, Floor: 1, Names: []string{name}, Note: "note of " + name}
+	}
+	m.commands(t, claim(1, "first"), claim(2, "second"))
+	m.commands(t, claim(3, "other"))
+	for seq, name := range []string{1: "first", 2: "second", 3: "other"} {
+		if seq == 0 {
+			continue
+		}
+		res := m.commands(t, &locktable.Command{Op: locktable.OpInspect, Names: []string{name}})[0]
+		if res.Info == nil || res.Info.Name != name || len(res.Info.Holders) != 1 || res.Info.Holders[0].Note != "note of "+name {
+			t.Errorf("%s: %+v", name, res.Info)
+		}
+	}
+}
+
 func (m *machine) commands(t *testing.T, cmds ...*locktable.Command) []locktable.Result {
 	t.Helper()
-	results, ok := m.entry(wire.AppendBatch(nil, 1, cmds)).([]locktable.Result)
+	results, ok := resultsOf(m.entry(wire.AppendBatch(nil, 1, cmds)))
 	if !ok || len(results) != len(cmds) {
 		t.Fatalf("%d commands got %v", len(cmds), results)
 	}
@@ -82,7 +139,7 @@ func TestMalformedEntryIsAnErrorResult(t *testing.T) {
 	m.commands(t, found())
 	before := m.view().Hash()
 	for _, data := range [][]byte{nil, {0}, {1}, {1, 1, 0xff, 0xff}, bytes.Repeat([]byte{0xff}, 100)} {
-		results, ok := m.entry(data).([]locktable.Result)
+		results, ok := resultsOf(m.entry(data))
 		if !ok || len(results) != 1 || results[0].Code != locktable.CodeMalformed {
 			t.Errorf("%x: %v", data, results)
 		}

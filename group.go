@@ -89,6 +89,8 @@ func startGroup(cfg groupConfig) (*group, error) {
 		Logger:  quiet.Logger(cfg.logger.Named("raft-net")),
 	})
 	patient := &raftTransport{NetworkTransport: trans, life: streams.life}
+	asked := newRequests()
+	cfg.fsm.awaited = asked.any
 	var r *raft.Raft
 	err := cfg.store.Guard(func() (err error) {
 		r, err = raft.NewRaft(conf, cfg.fsm, cfg.store.Logs(), cfg.store.Stable(), cfg.store.Snapshots(), patient)
@@ -102,7 +104,7 @@ func startGroup(cfg groupConfig) (*group, error) {
 	patient.raft.Store(r)
 	g := &group{
 		raft: r, trans: trans, streams: streams, store: cfg.store, clock: cfg.clock, binary: cfg.binary, changed: cfg.changed,
-		seen: make(chan raft.Observation, 16), gone: make(chan struct{}), stopped: make(chan struct{}), asked: newRequests(),
+		seen: make(chan raft.Observation, 16), gone: make(chan struct{}), stopped: make(chan struct{}), asked: asked,
 	}
 	g.observer = raft.NewObserver(g.seen, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
@@ -201,8 +203,8 @@ func (g *group) propose(cmds []*locktable.Command) func() ([]locktable.Result, e
 			return nil, outcome(err)
 		}
 		switch answer := future.Response().(type) {
-		case []locktable.Result:
-			return answer, nil
+		case *answered:
+			return answer.take(), nil
 		case error:
 			return nil, &commit.Error{Outcome: commit.Unknown, Err: answer}
 		}

@@ -51,7 +51,7 @@ func (h *Hold) handOverTo(seq uint64, rev locktable.Rev) *locktable.Command {
 // releaseTo settles the bequest, in time by the rules of Unlock, and leaves the rest to the background.
 func (h *Hold) releaseTo(ctx context.Context, b *bequest) error {
 	s := h.session()
-	inTime, cancel := h.inTime()
+	inTime, cancel, _ := h.inTime()
 	defer cancel()
 	stop := context.AfterFunc(ctx, cancel)
 	defer stop()
@@ -78,7 +78,7 @@ func (h *Hold) releaseTo(ctx context.Context, b *bequest) error {
 func (b *bequest) settle(ctx context.Context) (locktable.Result, error) {
 	s := b.hold.session()
 	for {
-		res, err := s.persist(ctx, "hand over", b.hold.claim.name, *b.release)
+		res, err := s.persist(ctx, s.node.clock.Now(), "hand over", b.hold.claim.name, *b.release)
 		if err != nil {
 			return res, err
 		}

@@ -36,6 +36,9 @@ func newHold(c *claim, t Token, now clock.Reading) *Hold {
 	if h.limit = c.limit; h.limit == nil && c.want.maxHold > 0 {
 		h.limit = capLease(c.want.maxHold, c.session.ttl, now)
 	}
+	if h.limit != nil {
+		c.session.node.sessions.notice(c.session)
+	}
 	return h
 }
 
@@ -169,8 +172,9 @@ func (h *Hold) Unlock() error { return h.unlockBy(h.release) }
 func (h *Hold) unlockBy(release func(seq uint64) error) error {
 	s := h.session()
 	s.mu.Lock()
-	h.coverLocked()
-	err := h.errLocked(s.node.clock.Now())
+	now := s.node.clock.Now()
+	h.coverLocked(now)
+	err := h.errLocked(now)
 	switch {
 	case h.released:
 		s.mu.Unlock()
@@ -195,12 +199,11 @@ func (h *Hold) unlockBy(release func(seq uint64) error) error {
 
 // coverLocked notes that the work under the hold ends now, if it is covered: the lease is trusted, and nobody has asked for the release. Close does that as
 // soon as no callback works any more.
-func (h *Hold) coverLocked() {
+func (h *Hold) coverLocked(now clock.Reading) {
 	s := h.session()
 	if s.life.Err() != nil || h.err != nil && !(h.closing && s.work > 0) {
 		return
 	}
-	now := s.node.clock.Now()
 	if h.err == nil && h.pastLimit(now) {
 		return
 	}
@@ -255,20 +258,22 @@ func (h *Hold) forcedBy(res *locktable.Result) *LostError {
 
 // inTime is a context for a release: it ends at the deadline that the lease has now. Renewals of a session that lives on move the session's deadline, and must not move
 // the end of this wait. The end of MaxHold does not count: the work is over, and the cluster knows of no such end.
-func (h *Hold) inTime() (context.Context, context.CancelFunc) {
+func (h *Hold) inTime() (ctx context.Context, cancel context.CancelFunc, now clock.Reading) {
 	s := h.session()
 	s.mu.Lock()
-	left := h.leaseLocked().left(s.node.clock.Now())
+	now = s.node.clock.Now()
+	left := h.leaseLocked().left(now)
 	s.mu.Unlock()
-	return context.WithTimeout(s.life, max(left, 0))
+	ctx, cancel = context.WithTimeout(s.life, max(left, 0))
+	return ctx, cancel, now
 }
 
 // releaseInTime waits for the answer as long as inTime says, and leaves the rest to the background.
 func (h *Hold) releaseInTime(cmd locktable.Command) (locktable.Result, error) {
 	s := h.session()
-	ctx, cancel := h.inTime()
+	ctx, cancel, c0 := h.inTime()
 	defer cancel()
-	res, err := s.persist(ctx, "unlock", h.claim.name, cmd)
+	res, err := s.persist(ctx, c0, "unlock", h.claim.name, cmd)
 	if err != nil && s.life.Err() == nil {
 		s.node.spawn(func() { h.persistUnlock(cmd) })
 	}
@@ -289,7 +294,7 @@ func (h *Hold) forfeit(seq uint64) locktable.Command {
 // persistUnlock repeats an unlock until it is answered or the session is over.
 func (h *Hold) persistUnlock(cmd locktable.Command) (answered bool) {
 	s := h.session()
-	if _, err := s.persist(s.life, "unlock", h.claim.name, cmd); err != nil {
+	if _, err := s.persist(s.life, s.node.clock.Now(), "unlock", h.claim.name, cmd); err != nil {
 		return false
 	}
 	s.finish(cmd.Seq)
@@ -343,6 +348,7 @@ func (h *Hold) freezeLocked(cause *LostError) {
 	}
 	frozen := h.session().lease
 	h.frozen, h.drain = &frozen, cause
+	h.session().node.sessions.notice(h.session())
 	h.warnLocked()
 }
 

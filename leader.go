@@ -111,10 +111,18 @@ func (n *Node) localDo(ctx context.Context, c *locktable.Command) (locktable.Res
 	begun := time.Now()
 	res, err := l.batch.Do(ctx, c)
 	n.trips.took(c.Op, begun, err)
-	if known := (*commit.Error)(nil); errors.As(err, &known) && known.Outcome == commit.NotDone && errors.Is(err, errNotLeader) {
-		return res, router.ErrNotLeader
+	return res, leaderError(err)
+}
+
+// leaderError tells the router of an error of the batcher that says that this node does not lead.
+func leaderError(err error) error {
+	if err == nil {
+		return nil
 	}
-	return res, err
+	if known := (*commit.Error)(nil); errors.As(err, &known) && known.Outcome == commit.NotDone && errors.Is(err, errNotLeader) {
+		return router.ErrNotLeader
+	}
+	return err
 }
 
 // awaitLeadership waits for what this node does as a leader to start: raft has elected it, and a caller turned away now would look for the leader elsewhere, where

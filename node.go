@@ -23,6 +23,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/store"
 	"github.com/quorumlock/quorumlock/internal/wire"
 	"github.com/quorumlock/quorumlock/transport"
+	"github.com/quorumlock/quorumlock/watch"
 )
 
 // Node is one instance's member of a cluster. It serves as soon as Open returns; locking works once a quorum has
@@ -48,6 +49,7 @@ type Node struct {
 	router   *router.Router
 	founding *membership.Founding
 	hub      *hub.Hub
+	public   []watch.Event // what publish hands to the hub; its own, and reused
 	sessions *sessionSet
 	trips    roundTrips
 	lines    quiet.Limiter
@@ -159,6 +161,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.router = router.New(router.Env{
 		Self: n.id, Local: n.localDo, Leader: n.knownLeader, Others: n.members, Call: n.callPropose, Why: n.why,
+		LocalRenew: n.localRenew, CallRenew: n.newRenewCaller().call,
 	})
 	n.fsm = newFSM(n.clock, n.binary)
 	n.fsm.publish, n.fsm.reset, n.fsm.fail = n.publish, n.stateReplaced, n.fail
@@ -365,6 +368,9 @@ func (n *Node) do(ctx context.Context, op, name string, cmd *locktable.Command, 
 	}
 	for {
 		res, err := n.router.Do(ctx, cmd, opt)
+		if err != nil && context.Cause(ctx) == errGranted {
+			return res, errGranted // nobody reads it
+		}
 		if err != nil || res.Code != locktable.CodeNotFounded {
 			return res, n.explain(failure(ctx, op, name, err))
 		}
@@ -447,19 +453,38 @@ func (n *Node) leaderMayHaveChanged() {
 	}
 }
 
+// keptEvents is the largest buffer for events that is kept from entry to entry: more than an entry brings in order, a few hundred KB.
+const keptEvents = 1024
+
 // publish runs on raft's goroutine for each entry that changed something.
 func (n *Node) publish(events []locktable.Event) {
-	if err := n.hub.Publish(watchEvents(events)); err != nil {
+	n.public = watchEvents(n.public[:0], events)
+	err := n.hub.Publish(n.public)
+	if clear(n.public); cap(n.public) > keptEvents {
+		n.public = nil
+	}
+	if err != nil {
 		n.fail(fmt.Errorf("events out of order: %w", err))
 		return
 	}
-	for i := range events {
-		if events[i].Node == n.id {
-			n.deliver(&events[i])
-		}
-	}
+	n.deliverOwn(events)
 	if n.lead.Load() != nil {
 		n.pushNews(events)
+	}
+}
+
+// deliverOwn hands on what concerns sessions of this node, with one reading of the clocks for all.
+func (n *Node) deliverOwn(events []locktable.Event) {
+	var now clock.Reading
+	read := false
+	for i := range events {
+		if events[i].Node != n.id {
+			continue
+		}
+		if !read {
+			now, read = n.clock.Now(), true
+		}
+		n.deliver(&events[i], now)
 	}
 }
 

@@ -16,8 +16,8 @@ const quarantinePause = time.Second
 // ask sends the claim, over and over for as long as the cluster is in quarantine.
 func (c *claim) ask(ctx context.Context, op string, cmd *locktable.Command) (locktable.Result, error) {
 	in := "" // what is known of the quarantine
-	for {
-		res, err := c.askOnce(ctx, op, cmd)
+	for c0 := c.begun; ; c0 = c.session.node.clock.Now() {
+		res, err := c.askOnce(ctx, c0, op, cmd)
 		if err != nil {
 			return res, inQuarantine(err, in)
 		}

@@ -178,6 +178,9 @@ func nodeOf(o Owner) *Node {
 
 // fieldError gives a rule of the lock table that was broken as this package's typed error.
 func fieldError(err error, value any) error {
+	if err == nil {
+		return nil
+	}
 	var broken *locktable.CommandError
 	if errors.As(err, &broken) {
 		return &FieldError{Field: strings.ToLower(strings.TrimSuffix(broken.Field, "s")), Value: value, Problem: broken.Reason}
@@ -224,10 +227,13 @@ func sessionFor(ctx context.Context, o Owner, op, name string) (*Session, error)
 		return nil, &WaitError{Op: op, Name: name, Err: ended(ctx)}
 	}
 	s, err := o.current(ctx)
+	if err == nil {
+		return s, nil
+	}
 	if wait := (*WaitError)(nil); errors.As(err, &wait) {
 		return nil, &WaitError{Op: op, Name: name, Waiting: strings.TrimSuffix(wait.Op+": "+wait.Waiting, ": "), Err: wait.Err, unsent: wait.unsent}
 	}
-	return s, err
+	return nil, err
 }
 
 // do runs fn under a hold, with a context that ends when the hold does. The release is deferred, so that a panic of fn releases on its way up.

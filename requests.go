@@ -35,6 +35,13 @@ func (r *requests) begin() bool {
 	return true
 }
 
+// any tells whether something has been asked for and not answered: from before raft is asked until its answer has been taken.
+func (r *requests) any() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n > 0
+}
+
 // end counts an answer.
 func (r *requests) end() {
 	r.mu.Lock()

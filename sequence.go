@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/clock"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/router"
 )
@@ -24,15 +25,16 @@ func (s *Session) beginLocked() uint64 {
 const maxAhead = locktable.MaxFinished / 2
 
 // begin takes the next sequence of a request that asks for something. While there are too many ahead of the floor it waits its turn, at most until ctx ends. Unless it returns an error,
-// mu is held afterwards.
-func (s *Session) begin(ctx context.Context, op, name string) (uint64, error) {
+// mu is held afterwards, and at tells when it looked at the lease.
+func (s *Session) begin(ctx context.Context, op, name string) (seq uint64, at clock.Reading, err error) {
 	s.mu.Lock()
-	if err := s.errLocked(s.node.clock.Now()); err != nil && err != ErrUnsure {
+	at = s.node.clock.Now()
+	if err := s.errLocked(at); err != nil && err != ErrUnsure {
 		s.mu.Unlock()
-		return 0, err
+		return 0, at, err
 	}
 	if s.line.Len() == 0 && s.roomLocked() {
-		return s.beginLocked(), nil
+		return s.beginLocked(), at, nil
 	}
 	turn := make(chan uint64, 1)
 	place := s.line.PushBack(turn)
@@ -40,20 +42,21 @@ func (s *Session) begin(ctx context.Context, op, name string) (uint64, error) {
 	select {
 	case seq := <-turn:
 		s.mu.Lock()
-		if err := s.errLocked(s.node.clock.Now()); err != nil && err != ErrUnsure {
+		at = s.node.clock.Now()
+		if err := s.errLocked(at); err != nil && err != ErrUnsure {
 			s.finishLocked(seq) // nothing was sent
 			s.mu.Unlock()
-			return 0, err
+			return 0, at, err
 		}
-		return seq, nil
+		return seq, at, nil
 	case <-s.taking.Done():
 	case <-ctx.Done():
 	}
 	s.leaveLine(place)
 	if err := s.Err(); err != nil && err != ErrUnsure {
-		return 0, err
+		return 0, at, err
 	}
-	return 0, s.withQuorum(&WaitError{Op: op, Name: name, Waiting: "many requests of the session have no answer yet", Err: ended(ctx), unsent: true})
+	return 0, at, s.withQuorum(&WaitError{Op: op, Name: name, Waiting: "many requests of the session have no answer yet", Err: ended(ctx), unsent: true})
 }
 
 func (s *Session) roomLocked() bool { return s.seq+1-s.floor < maxAhead }
@@ -103,7 +106,7 @@ func (s *Session) once(ctx context.Context, op, name string, cmd *locktable.Comm
 
 // onceThen is once, and calls over as soon as no copy of the command can take effect any more: at its answer, or after it was withdrawn.
 func (s *Session) onceThen(ctx context.Context, op, name string, cmd *locktable.Command, over func()) (locktable.Result, error) {
-	seq, err := s.begin(ctx, op, name)
+	seq, c0, err := s.begin(ctx, op, name)
 	if err != nil {
 		over()
 		return locktable.Result{}, err
@@ -112,7 +115,7 @@ func (s *Session) onceThen(ctx context.Context, op, name string, cmd *locktable.
 	s.mu.Unlock()
 	both, stop := s.during(ctx)
 	defer stop()
-	res, err := s.do(both, op, name, cmd, router.Options{})
+	res, err := s.do(both, c0, op, name, cmd)
 	if err == nil && res.Code == locktable.CodeOverloaded {
 		err = refusal(op, name, &res)
 	}
@@ -154,7 +157,7 @@ func (s *Session) withdrawThen(seq uint64, name string, err error, over func()) 
 	started := s.life.Err() == nil && s.node.spawn(func() {
 		defer over()
 		cmd := locktable.Command{Op: locktable.OpCancel, Seq: seq}
-		if _, err := s.persist(s.life, "cancel", name, cmd); err == nil {
+		if _, err := s.persist(s.life, s.node.clock.Now(), "cancel", name, cmd); err == nil {
 			s.finish(seq)
 			s.part(-1)
 			return
@@ -198,13 +201,15 @@ func (s *Session) part(by int) {
 
 // persist repeats a command until it is answered or ctx ends: neither an overloaded leader nor a session with too many open sequences is a reason to
 // leave something behind. Each round is a command of its own with the floor as it is then, under the one sequence.
-func (s *Session) persist(ctx context.Context, op, name string, cmd locktable.Command) (locktable.Result, error) {
-	for {
+//
+// c0 is a reading of before; each later round reads the clocks anew.
+func (s *Session) persist(ctx context.Context, c0 clock.Reading, op, name string, cmd locktable.Command) (locktable.Result, error) {
+	for ; ; c0 = s.node.clock.Now() {
 		s.mu.Lock()
 		cmd.Floor = min(s.floor, cmd.Seq)
 		s.mu.Unlock()
 		round := cmd
-		res, err := s.do(ctx, op, name, &round, router.Options{})
+		res, err := s.do(ctx, c0, op, name, &round)
 		switch {
 		case err != nil && !errors.Is(err, ErrOverloaded):
 			return res, err

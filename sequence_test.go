@@ -42,7 +42,7 @@ func inLine(ctx context.Context, t *testing.T, s *Session, want int) {
 func TestRequestsWaitForOneThatIsMuchOlder(t *testing.T) {
 	s, ctx := sessionAlone(t)
 	begin := func(ctx context.Context) (uint64, error) {
-		seq, err := s.begin(ctx, "lock", "a")
+		seq, _, err := s.begin(ctx, "lock", "a")
 		if err == nil {
 			s.mu.Unlock()
 		}
@@ -111,7 +111,7 @@ func TestRequestsWaitForOneThatIsMuchOlder(t *testing.T) {
 func TestSessionEndsWhileRequestsWaitForTheirTurn(t *testing.T) {
 	s, ctx := sessionAlone(t)
 	for range maxAhead {
-		if _, err := s.begin(ctx, "lock", "a"); err != nil {
+		if _, _, err := s.begin(ctx, "lock", "a"); err != nil {
 			t.Fatal(err)
 		}
 		s.mu.Unlock()

@@ -63,8 +63,10 @@ type Session struct {
 
 	noQuorum bool // the newest renewal to end found no leader
 
-	extended chan struct{} // closed, and replaced, when an answer extends the lease
+	extended chan struct{} // closed when an answer extends the lease; nil while nobody waits for that
 
+	place     int           // in the pacer's list, from 1 on; -1 after it was taken out. The pacer's own
+	offset    time.Duration // calm.offset as the pacer has it
 	renewing  bool          // one renewal at a time; the router hedges it
 	renewed   clock.Reading // when the last renewal was begun
 	renewSoon bool          // do not wait for the interval: a leader changed, or news is waiting
@@ -134,7 +136,6 @@ func (n *Node) tryOpen(ctx context.Context, op string, ttl time.Duration) (*Sess
 	s := &Session{
 		node: n, id: res.Session, ttl: ttl, lease: newLease(ttl, c0), floor: 1, since: res.Rev, renewed: c0,
 		open: make(map[uint64]struct{}), claims: make(map[uint64]*claim), idle: make(chan struct{}), unlocked: make(chan struct{}),
-		extended: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(n.life))
 	s.taking, s.endTaking = context.WithCancel(s.life)
@@ -183,12 +184,8 @@ func (s *Session) errLocked(now clock.Reading) error {
 	return nil
 }
 
-func (s *Session) current(context.Context) (*Session, error) {
-	if err := s.Err(); err != nil && err != ErrUnsure {
-		return nil, err
-	}
-	return s, nil
-}
+// current leaves it to begin to look whether the session is alive.
+func (s *Session) current(context.Context) (*Session, error) { return s, nil }
 
 // alive reports whether a session is worth claiming with.
 func (s *Session) alive() bool {
@@ -240,25 +237,29 @@ func (s *Session) loseLocked(cause *LostError) {
 	s.node.sessions.remove(s, cause.Cause.byDeadline() && s.work == 0)
 }
 
-// do sends a command of the session. c0 is read before it is queued, and every retry inside keeps it; only an answer that says so
+// do sends a command of the session. c0 is a reading of before it was queued, the younger the better, and every retry inside keeps it; only an answer that says so
 // extends the lease. ctx bounds the wait for the answer.
-func (s *Session) do(ctx context.Context, op, name string, cmd *locktable.Command, opt router.Options) (locktable.Result, error) {
-	c0 := s.node.clock.Now()
+func (s *Session) do(ctx context.Context, c0 clock.Reading, op, name string, cmd *locktable.Command) (locktable.Result, error) {
 	cmd.Session = s.id
-	res, err := s.node.do(ctx, op, name, cmd, opt)
+	res, err := s.node.do(ctx, op, name, cmd, router.Options{})
 	if err != nil {
 		return res, err
 	}
-	s.answered(cmd, &res, c0)
+	s.answered(cmd.Op, &res, c0)
 	return res, nil
 }
 
 // answered takes in what an answer says of the session: its end, its news, and then the extension. The order matters: a hold that is being
 // drained must be frozen before the lease it shares grows.
-func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clock.Reading) {
+func (s *Session) answered(op locktable.Op, res *locktable.Result, c0 clock.Reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.judgeLocked(s.node.clock.Now()) == leaseLost {
+	s.answeredLocked(op, res, c0)
+}
+
+func (s *Session) answeredLocked(op locktable.Op, res *locktable.Result, c0 clock.Reading) {
+	now := s.node.clock.Now()
+	if s.judgeLocked(now) == leaseLost {
 		return
 	}
 	if res.Code == locktable.CodeNoSession {
@@ -269,25 +270,34 @@ func (s *Session) answered(cmd *locktable.Command, res *locktable.Result, c0 clo
 	}
 	s.noQuorum = false
 	for _, g := range res.Grants {
-		s.grantedLocked(g.Seq, Token(g.Token))
+		s.grantedLocked(g.Seq, Token(g.Token), now)
 	}
 	for _, l := range res.Lost {
 		s.lostLocked(l)
 	}
-	if cmd.Op == locktable.OpRenew {
+	if op == locktable.OpRenew {
 		s.since = max(s.since, res.Rev)
 	}
 	if !res.Renewed {
 		// The command was refused as it stood; a renewal will tell how the session is.
-		s.renewSoon = true
+		s.renewSoonLocked()
 		return
 	}
 	if s.closing == nil {
-		s.lease.extend(c0)
-		close(s.extended)
-		s.extended = make(chan struct{})
-		s.calmLocked()
+		s.extendLocked(c0)
 	}
+}
+
+func (s *Session) extendLocked(c0 clock.Reading) {
+	s.lease.extend(c0)
+	if wallOffset(s.lease.newest) < s.offset-offsetSlack {
+		s.node.sessions.notice(s) // or the pacer would miss a jump from there
+	}
+	if s.extended != nil {
+		close(s.extended)
+		s.extended = nil
+	}
+	s.calmLocked()
 }
 
 // calmLocked gives every hold that was in jeopardy a fresh channel if the lease recovered.
@@ -301,67 +311,6 @@ func (s *Session) calmLocked() {
 			c.hold.calmLocked()
 		}
 	}
-}
-
-// tick is called by the node's pacer every pace: it finds losses without being asked, warns, and starts renewals.
-func (s *Session) tick(now clock.Reading) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing != nil && s.life.Err() == nil && s.lease.state(now) != leaseLost {
-		return
-	}
-	state := s.judgeLocked(now)
-	if state == leaseLost {
-		return
-	}
-	for _, c := range s.claims {
-		if c.hold != nil {
-			c.hold.tickLocked(now)
-		}
-	}
-	if s.renewing {
-		return
-	}
-	if state == leaseHeld && !s.renewSoon && clock.Longest(s.renewed, now) < renewalInterval(s.ttl) {
-		return
-	}
-	s.startRenewalLocked(now)
-}
-
-func (s *Session) startRenewalLocked(now clock.Reading) {
-	s.renewing, s.renewSoon, s.renewed = true, false, now
-	if !s.node.spawn(s.renew) {
-		s.renewing = false
-	}
-}
-
-// renew makes one attempt. If it fails, the pacer makes the next.
-func (s *Session) renew() {
-	defer func() {
-		s.mu.Lock()
-		s.renewing = false
-		s.mu.Unlock()
-	}()
-	s.mu.Lock()
-	since := s.since
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.life, renewalAttempt(s.ttl))
-	defer cancel()
-	cmd := &locktable.Command{Op: locktable.OpRenew, Since: since}
-	if _, err := s.do(ctx, "renew session", "", cmd, router.Options{Renewal: true, Hedge: hedgeDelay(s.ttl)}); err != nil {
-		s.node.log.Debug("session not renewed", "session", int64(s.id), "error", err)
-		s.mu.Lock()
-		s.renewSoon, s.noQuorum = true, errors.Is(err, ErrNoQuorum)
-		s.mu.Unlock()
-	}
-}
-
-// hurry makes the pacer renew at once: a leader changed, and a grant may have been lost with the old one. One renewal brings the
-// news of all the session's claims, where sending each claim again would cost one entry a waiter.
-func (s *Session) hurry() {
-	s.mu.Lock()
-	s.renewSoon = s.renewSoon || len(s.claims) > 0
-	s.mu.Unlock()
 }
 
 // beginWork registers a callback that is about to run under a hold; false if that is over already. A release that is under way waits for nobody who begins after it.
@@ -380,7 +329,7 @@ func (s *Session) beginWork(h *Hold) bool {
 func (s *Session) endWork(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.coverLocked()
+	h.coverLocked(s.node.clock.Now())
 	close(h.over)
 	s.work--
 	s.unlocks++

@@ -6,13 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/clock"
 	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/router"
 )
-
-// pace is how often the node looks at its sessions, if none is so short that it needs more (see paceFor): losses are reported, and renewals begun, at most
-// that late.
-const pace = 100 * time.Millisecond
 
 // sessionSet is the sessions of one node. Its mu is taken under a session's mu and never the other way round.
 type sessionSet struct {
@@ -21,12 +18,15 @@ type sessionSet struct {
 	closed bool
 	turns  int           // counts the calls of turn
 	some   chan struct{} // one slot: there are sessions to pace
+	// noticed are those that the pacer must look at whatever it thinks: new, over, or in a hurry. Some may be in it twice.
+	noticed  []*Session
+	shortest time.Duration // what paceFor says of the session with the shortest TTL, at most pace
 	// expired is called for each session that ended by its deadline, without locks that matter to it; it must not block.
 	expired func(*Session)
 }
 
 func newSessionSet(expired func(*Session)) *sessionSet {
-	return &sessionSet{byID: make(map[locktable.SessionID]*Session), some: make(chan struct{}, 1), expired: expired}
+	return &sessionSet{byID: make(map[locktable.SessionID]*Session), some: make(chan struct{}, 1), shortest: pace, expired: expired}
 }
 
 // add takes in a session that was asked for when turned gave turns. It is not added when the node is closing, which is ErrClosed, nor when a turn has come
@@ -41,6 +41,8 @@ func (t *sessionSet) add(s *Session, turns int) error {
 		return errTurned
 	}
 	t.byID[s.id] = s
+	t.noticed = append(t.noticed, s)
+	t.shortest = min(t.shortest, paceFor(s.ttl))
 	select {
 	case t.some <- struct{}{}:
 	default:
@@ -68,11 +70,46 @@ func (t *sessionSet) turn() []*Session {
 func (t *sessionSet) remove(s *Session, expired bool) {
 	t.mu.Lock()
 	known := t.byID[s.id] == s
-	delete(t.byID, s.id)
+	if known {
+		delete(t.byID, s.id)
+		t.noticed = append(t.noticed, s)
+		if t.shortest < pace && t.shortest == paceFor(s.ttl) {
+			t.shortest = pace
+			for _, other := range t.byID {
+				t.shortest = min(t.shortest, paceFor(other.ttl))
+			}
+		}
+	}
 	t.mu.Unlock()
 	if known && expired {
 		t.expired(s)
 	}
+}
+
+// notice has the pacer look at a session at its next tick.
+func (t *sessionSet) notice(s *Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[s.id] == s {
+		t.noticed = append(t.noticed, s)
+	}
+}
+
+// takeNoticed gives what was noticed since it was called last.
+func (t *sessionSet) takeNoticed(buf []*Session) []*Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	buf = append(buf, t.noticed...)
+	clear(t.noticed)
+	t.noticed = t.noticed[:0]
+	return buf
+}
+
+// pace is how often the pacer has to look.
+func (t *sessionSet) pace() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.shortest
 }
 
 func (t *sessionSet) get(id locktable.SessionID) *Session {
@@ -107,38 +144,6 @@ func (t *sessionSet) close() error {
 		}
 	}
 	return first
-}
-
-// runPacer ticks all sessions, and sleeps while there are none.
-func (n *Node) runPacer() {
-	var open []*Session
-	every := pace
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		if open = n.sessions.all(open[:0]); len(open) == 0 {
-			select {
-			case <-n.sessions.some:
-			case <-n.life.Done():
-				return
-			}
-			continue
-		}
-		now := n.clock.Now()
-		for _, s := range open {
-			s.tick(now)
-		}
-		if want := shortestPace(open); want != every {
-			every = want
-			ticker.Reset(every)
-		}
-		clear(open)
-		select {
-		case <-ticker.C:
-		case <-n.life.Done():
-			return
-		}
-	}
 }
 
 // current is the node's own session, opened when it is first needed and again after a loss. Callers that need it at once share one opening.
@@ -177,8 +182,9 @@ func (n *Node) endLater(s *Session, finished bool) {
 	})
 }
 
-// deliver takes in what the cluster says about a session of this node, from the leader's push or from this node's own state machine.
-func (n *Node) deliver(e *locktable.Event) {
+// deliver takes in what the cluster says about a session of this node, from the leader's push or from this node's own state machine. now may be a moment old: whoever is told of a
+// hold reads the clocks again.
+func (n *Node) deliver(e *locktable.Event, now clock.Reading) {
 	s := n.sessions.get(e.Session)
 	if s == nil {
 		return
@@ -186,7 +192,7 @@ func (n *Node) deliver(e *locktable.Event) {
 	switch e.Kind {
 	case locktable.EventGranted:
 		s.mu.Lock()
-		s.grantedLocked(e.Seq, Token(e.Token))
+		s.grantedLocked(e.Seq, Token(e.Token), now)
 		s.mu.Unlock()
 	case locktable.EventForced, locktable.EventDraining:
 		s.fetchNews()
@@ -218,11 +224,12 @@ func (s *Session) endedByCluster() {
 func (s *Session) fetchNews() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.renewSoon = true
+	s.renewSoonLocked()
 	if s.renewing || s.closing != nil || s.life.Err() != nil {
 		return
 	}
-	s.startRenewalLocked(s.node.clock.Now())
+	s.renewing, s.renewSoon, s.renewed = true, false, s.node.clock.Now()
+	s.node.renew([]*Session{s})
 }
 
 // waits says whether the session still knows a claim, so that it was not the session that gave it up.

@@ -36,7 +36,7 @@ func someState(t testing.TB) *locktable.Snapshot {
 // apply wants every command to be understood.
 func (m *machine) apply(t testing.TB, cmds ...*locktable.Command) {
 	t.Helper()
-	results, ok := m.entry(wire.AppendBatch(nil, 1, cmds)).([]locktable.Result)
+	results, ok := resultsOf(m.entry(wire.AppendBatch(nil, 1, cmds)))
 	if !ok {
 		t.Fatal("no results")
 	}

@@ -24,14 +24,6 @@ func checkTTL(ttl time.Duration) error {
 // paceFor is how often a session must be looked at: four times in each renewal interval, so that a renewal begins at most a quarter late.
 func paceFor(ttl time.Duration) time.Duration { return min(pace, renewalInterval(ttl)/4) }
 
-func shortestPace(open []*Session) time.Duration {
-	shortest := pace
-	for _, s := range open {
-		shortest = min(shortest, paceFor(s.ttl))
-	}
-	return shortest
-}
-
 // timings are what a TTL is judged by.
 type timings struct {
 	heartbeat time.Duration // Timing.Heartbeat

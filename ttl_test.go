@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -116,11 +117,24 @@ func TestMarginsOfShortTTLs(t *testing.T) {
 }
 
 func TestPaceIsThatOfTheShortest(t *testing.T) {
-	sessions := []*Session{{ttl: 10 * time.Second}, {ttl: time.Second}, {ttl: 500 * ms}, {ttl: time.Minute}}
-	for n, want := range []time.Duration{pace, pace, 50 * ms, 25 * ms, 25 * ms} {
-		if got := shortestPace(sessions[:n]); got != want {
-			t.Errorf("first %d: %v, want %v", n, got, want)
+	set := newSessionSet(nil)
+	sessions := []*Session{{id: 1, ttl: 10 * time.Second}, {id: 2, ttl: time.Second}, {id: 3, ttl: 500 * ms}, {id: 4, ttl: time.Minute}}
+	expect := func(what string, want time.Duration) {
+		t.Helper()
+		if got := set.pace(); got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
 		}
+	}
+	expect("none", pace)
+	for i, want := range []time.Duration{pace, 50 * ms, 25 * ms, 25 * ms} {
+		if err := set.add(sessions[i], 0); err != nil {
+			t.Fatal(err)
+		}
+		expect(fmt.Sprint("with session ", i+1), want)
+	}
+	for i, want := range []time.Duration{25 * ms, 25 * ms, pace, pace} {
+		set.remove(sessions[i], false)
+		expect(fmt.Sprint("without session ", i+1), want)
 	}
 }
 

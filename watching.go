@@ -53,16 +53,15 @@ func (n *Node) WatchFrom(ctx context.Context, prefix string, rev int64) iter.Seq
 	}
 }
 
-// watchEvents gives the state machine's events in the public form.
-func watchEvents(events []locktable.Event) []watch.Event {
-	list := make([]watch.Event, len(events))
+// watchEvents appends the state machine's events in the public form.
+func watchEvents(list []watch.Event, events []locktable.Event) []watch.Event {
 	for i := range events {
 		e := &events[i]
-		list[i] = watch.Event{
+		list = append(list, watch.Event{
 			Rev: int64(e.Rev), Kind: watch.Kind(e.Kind), Name: e.Name, Token: Token(e.Token), Session: int64(e.Session), Claim: e.Seq, ServerID: e.Node,
 			Index: e.Index, Time: time.UnixMilli(e.Wall), Note: e.Note,
 			Mode: watch.Mode(e.Mode), Permits: int(e.Count), Value: e.Value,
-		}
+		})
 	}
 	return list
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -149,23 +148,3 @@ func (d *driver) failed(ctx context.Context, s *system, w *workload, err error) 
 }
 
 func (d *driver) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
-
-// profiled takes profiles of the worker that leads until stop is called, if they are wanted and this is the moment.
-func (r *rig) profiled(ctx context.Context, moment bool, name string) (stop func() error, err error) {
-	if r.profile == "" || !moment || !r.system.embedded {
-		return func() error { return nil }, nil
-	}
-	dir, err := filepath.Abs(r.profile)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	leads := r.procs[r.leads]
-	_, err = leads.ask(ctx, order{Verb: verbProfile, File: filepath.Join(dir, r.system.key+"-"+name)})
-	return func() error {
-		_, err := leads.ask(ctx, order{Verb: verbProfile})
-		return err
-	}, err
-}

@@ -82,7 +82,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.dir, "dir", "", "`directory` below which servers keep their data, on the disk to be measured; default the system's for temporary files")
 	f.StringVar(&o.json, "json", "", "write all figures to this `file`")
 	f.StringVar(&o.plot, "plot", "", "draw the medians to this `file`, .png or .svg")
-	f.StringVar(&o.profile, "profile", "", "write profiles of quorumlock's leader in W1 and W2 to this `directory`; they cost speed")
+	f.StringVar(&o.profile, "profile", "", "write profiles of quorumlock's nodes (processor, allocations, heap, goroutines) in W1, W2, W3, W6 and W7 to this `directory`; they cost speed")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

@@ -50,7 +50,16 @@ func TestUndisturbed(t *testing.T) {
 			t.Errorf("no %q", m.title)
 		}
 	}
-	for _, file := range []string{o.json, o.plot, filepath.Join(o.profile, "quorumlock-w1"), filepath.Join(o.profile, "quorumlock-w2.allocs")} {
+	files := []string{o.json, o.plot}
+	for _, work := range []string{"w1", "w2", "w3", "w6", "w7"} {
+		for _, kind := range []string{"", ".allocs", ".heap", ".goroutine"} {
+			files = append(files, filepath.Join(o.profile, "quorumlock-"+work+"-leader"+kind))
+		}
+	}
+	if all, _ := filepath.Glob(filepath.Join(o.profile, "quorumlock-w6-*.heap")); len(all) != workers {
+		t.Errorf("%d of %d nodes were profiled: %v", len(all), workers, all)
+	}
+	for _, file := range files {
 		if stat, err := os.Stat(file); err != nil || stat.Size() == 0 {
 			t.Errorf("%s is missing or empty: %v", file, err)
 		}

@@ -14,7 +14,7 @@ const (
 	verbLock    = "lock"    // one client takes a lock and keeps it; answered when it has it
 	verbUnlock  = "unlock"  // and gives it back
 	verbQueue   = "queue"   // all clients lock and unlock once; answered when the last one has
-	verbProfile = "profile" // begin a profile of the processor, or end it
+	verbProfile = "profile" // begin to take profiles, or end it
 	verbFollow  = "follow"  // floor: be a follower, answered with its address
 	verbFloor   = "floor"   // floor: measure one of the physical limits
 )

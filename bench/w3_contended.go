@@ -30,8 +30,16 @@ func runContended(ctx context.Context, r *rig, e extent, note noting) error {
 		if err := r.clients(ctx, n, usualTTL); err != nil {
 			return err
 		}
+		last := i == len(e.waiters)-1
+		stop, err := r.profiled(ctx, last, "w3")
+		if err != nil {
+			return err
+		}
 		c, err := r.cycle(ctx, e.window, order{Log: true})
 		if err != nil {
+			return err
+		}
+		if err := stop(); err != nil {
 			return err
 		}
 		if err := enough(c.cycles); err != nil {
@@ -42,7 +50,7 @@ func runContended(ctx context.Context, r *rig, e extent, note noting) error {
 			return err
 		}
 		note(contended(n), "", float64(c.cycles)/e.window.Seconds())
-		if i == len(e.waiters)-1 && len(order) > 1 {
+		if last && len(order) > 1 {
 			again, late := turns(order)
 			note(sameAgain, "", again)
 			note(overtaken, "", late)

@@ -38,11 +38,18 @@ func runDrain(ctx context.Context, r *rig, e extent, note noting) error {
 	if err := demokit.Sleep(ctx, e.queued); err != nil {
 		return err
 	}
+	stop, err := r.profiled(ctx, true, "w7")
+	if err != nil {
+		return err
+	}
 	freed, err := r.procs[0].ask(ctx, order{Verb: verbUnlock})
 	if err != nil {
 		return err
 	}
 	res := <-done
+	if err := stop(); err != nil {
+		return err
+	}
 	if res.err != nil {
 		return res.err
 	}

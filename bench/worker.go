@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/pprof"
 	"sync"
 	"time"
 )
@@ -264,35 +263,6 @@ func (w *worker) unlock(ctx context.Context, o order) (answer, error) {
 	}
 	at := now()
 	return answer{At: at}, release(ctx)
-}
-
-func (w *worker) profiling(file string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if file == "" {
-		pprof.StopCPUProfile()
-		if w.profile == nil {
-			return nil
-		}
-		name := w.profile.Name()
-		err := w.profile.Close()
-		w.profile = nil
-		return errors.Join(err, writeAllocations(name+".allocs"))
-	}
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	w.profile = f
-	return pprof.StartCPUProfile(f)
-}
-
-func writeAllocations(file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	return errors.Join(pprof.Lookup("allocs").WriteTo(f, 0), f.Close())
 }
 
 func (w *worker) close() error {

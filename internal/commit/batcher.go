@@ -110,7 +110,7 @@ func (b *Batcher) refuseAll(q *queue) {
 		k.err = b.stopped
 		k.place = answered
 		b.forget(k.cmd)
-		k.wake <- struct{}{}
+		k.tell()
 	}
 }
 

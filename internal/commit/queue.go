@@ -26,6 +26,16 @@ type call struct {
 	res        locktable.Result
 	err        *Error
 	wake       chan struct{} // one slot, used once per Do, so the runner never waits for a caller
+	party      *party        // which is told instead; nil for a call of Do
+}
+
+// tell wakes the caller; it never blocks.
+func (k *call) tell() {
+	if k.party != nil {
+		k.party.told()
+		return
+	}
+	k.wake <- struct{}{}
 }
 
 // newCall takes a call from the Batcher's pool. The pool is not the package's: channels made in one synctest bubble must not turn up
@@ -39,8 +49,11 @@ func (b *Batcher) newCall(c *locktable.Command) *call {
 	return k
 }
 
-// free gives a call back. The caller of free must be the only one who still knows it, and wake must be empty.
+// free gives a call of Do back. The caller of free must be the only one who still knows it, and wake must be empty.
 func (b *Batcher) free(k *call) {
+	if k.party != nil {
+		return
+	}
 	*k = call{wake: k.wake}
 	b.calls.Put(k)
 }

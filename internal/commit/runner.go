@@ -155,7 +155,7 @@ func (b *Batcher) settle(e *entry, results []locktable.Result, err error) (more 
 	// Callers are woken outside mu, because the first thing most of them do is to call Do again.
 	for _, k := range e.calls {
 		if k != nil {
-			k.wake <- struct{}{}
+			k.tell()
 		}
 	}
 	e.reset()

@@ -23,8 +23,9 @@ import (
 //	Unknown     may have been done or yet be done; the same again. Also any status of a newer version
 type answer struct {
 	wire.ProposeReply
-	unreached bool // not done because nothing could be sent
-	silent    bool // something was sent and nothing came back, so nothing is known of the leader either
+	renewed   []Renewed // of renewals, in place of a result
+	unreached bool      // not done because nothing could be sent
+	silent    bool      // something was sent and nothing came back, so nothing is known of the leader either
 }
 
 // localAnswer puts what Env.Local returned into the terms of a reply.

@@ -25,6 +25,7 @@ type world struct {
 	changed chan struct{}
 	others  []Peer
 	asked   []ask
+	renewed [][]wire.Renewal // with each ask of renewals
 	cmd     *locktable.Command
 }
 
@@ -74,6 +75,22 @@ func (w *world) note(to string, c *locktable.Command) {
 	}
 }
 
+func (w *world) noteRenewals(to string, list []wire.Renewal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, ask{to, time.Since(w.start)})
+	w.renewed = append(w.renewed, list)
+}
+
+// renewedAll has a result for each renewal that tells whose it is.
+func renewedAll(list []wire.Renewal) []locktable.Result {
+	var results []locktable.Result
+	for _, v := range list {
+		results = append(results, locktable.Result{Code: locktable.CodeOK, Session: v.Session, Renewed: true})
+	}
+	return results
+}
+
 func (w *world) env() Env {
 	return Env{
 		Self: self,
@@ -95,6 +112,24 @@ func (w *world) env() Env {
 			return w.call(ctx, p.ID)
 		},
 		Why: func() string { return w.why },
+		LocalRenew: func(ctx context.Context, cmds []*locktable.Command) ([]locktable.Result, error) {
+			var list []wire.Renewal
+			for _, c := range cmds {
+				list = append(list, wire.Renewal{Session: c.Session, Since: c.Since})
+			}
+			w.noteRenewals(self, list)
+			_, err := w.local(ctx)
+			return renewedAll(list), err
+		},
+		CallRenew: func(ctx context.Context, p Peer, req wire.RenewRequest) (wire.RenewReply, error) {
+			w.noteRenewals(p.ID, req.Renewals)
+			rep, err := w.call(ctx, p.ID)
+			renewed := wire.RenewReply{Status: rep.Status, LeaderID: rep.LeaderID, LeaderAddr: rep.LeaderAddr, Detail: rep.Detail}
+			if rep.Status == wire.StatusDone {
+				renewed.Results = renewedAll(req.Renewals)
+			}
+			return renewed, err
+		},
 	}
 }
 

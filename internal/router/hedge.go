@@ -71,8 +71,8 @@ func final(a answer) bool {
 
 // launch makes one attempt in a goroutine of its own.
 func (t *trip) launch(ctx context.Context, to target, answers chan<- from) {
-	r, cmd, bound := t.router, t.cmd, t.opt.Attempt // t itself belongs to the goroutine of Do
+	r, load, bound := t.router, t.load, t.opt.Attempt // t itself belongs to the goroutine of Do
 	r.hedges.Go(func() {
-		answers <- from{to.Peer, r.try(ctx, to, cmd, bound)}
+		answers <- from{to.Peer, r.try(ctx, to, load, bound)}
 	})
 }

@@ -26,6 +26,8 @@ type Env struct {
 	// Local does a command as the leader. It returns ErrNotLeader, at once, when this node does not lead, and otherwise what
 	// commit.Batcher.Do returned. An error that is neither counts as an unknown outcome.
 	Local func(ctx context.Context, c *locktable.Command) (locktable.Result, error)
+	// LocalRenew is Local for renewals of many sessions at once: what commit.Batcher.RenewAll returned.
+	LocalRenew func(ctx context.Context, c []*locktable.Command) ([]locktable.Result, error)
 	// Leader is the leader as this node knows it, the zero Peer if it knows none, and a channel that is closed when that may have
 	// changed; closing it ends pauses, and attempts at a leader that is not the leader any more.
 	Leader func() (Peer, <-chan struct{})
@@ -33,6 +35,8 @@ type Env struct {
 	Others func() []Peer
 	// Call sends one request. A *transport.DialError says that nothing was sent; after any other error the request may have arrived.
 	Call func(ctx context.Context, p Peer, req wire.ProposeRequest) (wire.ProposeReply, error)
+	// CallRenew is Call for renewals of many sessions at once.
+	CallRenew func(ctx context.Context, p Peer, req wire.RenewRequest) (wire.RenewReply, error)
 	// Why says for people why there may be no leader, such as "no quorum: 1 of 3 voters reachable"; "" if it does not know.
 	Why func() string
 }
@@ -134,14 +138,19 @@ func (r *Router) Do(ctx context.Context, c *locktable.Command, opt Options) (loc
 	if isInternal(c.Op) {
 		return locktable.Result{}, &Error{Err: ErrRefused, Why: "internal commands are not routed"}
 	}
-	if opt.Attempt <= 0 {
-		opt.Attempt = defaultAttempt
+	t := trip{router: r, load: load{cmd: c}, opt: opt.withDefaults()}
+	a, err := t.run(ctx)
+	return a.Result, err
+}
+
+func (o Options) withDefaults() Options {
+	if o.Attempt <= 0 {
+		o.Attempt = defaultAttempt
 	}
-	if opt.Hedge <= 0 {
-		opt.Hedge = hedgeAfter
+	if o.Hedge <= 0 {
+		o.Hedge = hedgeAfter
 	}
-	t := trip{router: r, cmd: c, opt: opt}
-	return t.run(ctx)
+	return o
 }
 
 // isInternal tells whether only the leader itself may make such a command, for the term in which it leads.
@@ -159,26 +168,36 @@ func (r *Router) Serve(ctx context.Context, req wire.ProposeRequest) wire.Propos
 	if isInternal(req.Command.Op) {
 		return wire.ProposeReply{Status: wire.StatusRefused, Detail: "internal commands are not taken from others"}
 	}
-	ctx, cancel := context.WithTimeout(ctx, serveTimeout(req.Timeout))
+	return r.serve(ctx, load{cmd: &req.Command}, req.Hops, req.Timeout).ProposeReply
+}
+
+func (r *Router) serve(ctx context.Context, load load, hops uint8, timeout time.Duration) answer {
+	bound := time.Now().Add(serveTimeout(timeout))
+	cancel := context.CancelFunc(func() {})
+	if deadline, ok := ctx.Deadline(); !ok || bound.Before(deadline) { // else whoever brought the request has seen to it
+		ctx, cancel = context.WithDeadline(ctx, bound)
+	}
 	defer cancel()
 	// Whether this node leads is asked of Local and not of Leader, which may lag behind.
-	if a := r.local(ctx, &req.Command); a.Status != wire.StatusNotLeader {
-		return a.ProposeReply
+	if a := r.local(ctx, load); a.Status != wire.StatusNotLeader {
+		return a
 	}
 	leader, changed := r.env.Leader()
 	switch {
 	case leader.ID == "":
-		return wire.ProposeReply{Status: wire.StatusNoQuorum, Detail: r.env.Why()}
+		return reply(wire.ProposeReply{Status: wire.StatusNoQuorum, Detail: r.env.Why()})
 	case leader.ID == r.env.Self: // and Local has just denied it: never forward to oneself
-		return wire.ProposeReply{Status: wire.StatusNotLeader, Detail: "leadership is changing"}
-	case req.Hops >= maxHops:
-		return notLeader(leader, "too many hops")
+		return reply(wire.ProposeReply{Status: wire.StatusNotLeader, Detail: "leadership is changing"})
+	case hops >= maxHops:
+		return reply(notLeader(leader, "too many hops"))
 	}
-	a := r.call(ctx, cancel, target{leader, changed}, &req.Command, req.Hops+1)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	a := r.call(ctx, end, target{leader, changed}, load, hops+1)
 	if a.unreached {
-		return notLeader(leader, a.Detail) // it may be reachable for who asked
+		a.ProposeReply = notLeader(leader, a.Detail) // it may be reachable for who asked
 	}
-	return a.ProposeReply
+	return a
 }
 
 func serveTimeout(asked time.Duration) time.Duration {
@@ -197,20 +216,26 @@ func notLeader(leader Peer, detail string) wire.ProposeReply {
 }
 
 // local tries a command on this node.
-func (r *Router) local(ctx context.Context, c *locktable.Command) answer {
-	res, err := r.env.Local(ctx, c)
+func (r *Router) local(ctx context.Context, l load) answer {
+	if l.renewals != nil {
+		return r.localRenew(ctx, l.renewals())
+	}
+	res, err := r.env.Local(ctx, l.cmd)
 	return localAnswer(res, err)
 }
 
 // call tries a command on another node, and cancels ctx if another leader than that node is known before it answers. hops is how often the
 // command has been forwarded then.
-func (r *Router) call(ctx context.Context, cancel context.CancelFunc, to target, c *locktable.Command, hops uint8) answer {
+func (r *Router) call(ctx context.Context, cancel context.CancelFunc, to target, l load, hops uint8) answer {
 	defer r.reigns.ends(to, cancel)()
-	req := wire.ProposeRequest{Hops: hops, Command: *c}
+	var timeout time.Duration
 	if deadline, ok := ctx.Deadline(); ok {
 		// A request with no time left would be taken for one without a bound.
-		req.Timeout = max(time.Until(deadline), time.Millisecond)
+		timeout = max(time.Until(deadline), time.Millisecond)
 	}
-	rep, err := r.env.Call(ctx, to.Peer, req)
+	if l.renewals != nil {
+		return r.callRenew(ctx, to.Peer, wire.RenewRequest{Hops: hops, Timeout: timeout, Renewals: l.renewals()})
+	}
+	rep, err := r.env.Call(ctx, to.Peer, wire.ProposeRequest{Hops: hops, Timeout: timeout, Command: *l.cmd})
 	return callAnswer(to.Peer, rep, err)
 }

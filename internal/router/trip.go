@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/commit"
-	"github.com/quorumlock/quorumlock/internal/locktable"
 	"github.com/quorumlock/quorumlock/internal/wire"
 )
 
 // trip is one call of Do. It is used by one goroutine.
 type trip struct {
 	router *Router
-	cmd    *locktable.Command
+	load   load
 	opt    Options
 	pace   pace
 
@@ -38,23 +37,23 @@ const (
 	missed
 )
 
-func (t *trip) run(ctx context.Context) (locktable.Result, error) {
+func (t *trip) run(ctx context.Context) (answer, error) {
 	for ctx.Err() == nil {
 		// Taken before the attempt, so that a change during it ends the pause after it.
 		_, changed := t.router.env.Leader()
 		a := t.attempt(ctx)
 		switch a.Status {
 		case wire.StatusDone:
-			return a.Result, nil
+			return a, nil
 		case wire.StatusRefused:
-			return locktable.Result{}, t.failed(ErrRefused)
+			return answer{}, t.failed(ErrRefused)
 		}
 		if t.overloads >= overloadTries && !t.opt.Renewal {
-			return locktable.Result{}, t.failed(commit.ErrOverloaded)
+			return answer{}, t.failed(commit.ErrOverloaded)
 		}
 		t.pause(ctx, changed)
 	}
-	return locktable.Result{}, t.failed(ctx.Err())
+	return answer{}, t.failed(ctx.Err())
 }
 
 func (t *trip) attempt(ctx context.Context) answer {
@@ -62,19 +61,19 @@ func (t *trip) attempt(ctx context.Context) answer {
 		return t.race(ctx)
 	}
 	to, _ := t.target(nil) // with nobody busy there is always one
-	a := t.router.try(ctx, to, t.cmd, t.opt.Attempt)
+	a := t.router.try(ctx, to, t.load, t.opt.Attempt)
 	t.learn(to.Peer, a, ctx.Err() != nil)
 	return a
 }
 
 // try makes one attempt, on this node if that is the target. Local ends by itself when the leadership does.
-func (r *Router) try(ctx context.Context, to target, c *locktable.Command, bound time.Duration) answer {
+func (r *Router) try(ctx context.Context, to target, l load, bound time.Duration) answer {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	if to.ID == r.env.Self {
-		return r.local(ctx, c)
+		return r.local(ctx, l)
 	}
-	return r.call(ctx, cancel, to, c, 0)
+	return r.call(ctx, cancel, to, l, 0)
 }
 
 // target is whom to ask next.

@@ -50,17 +50,19 @@ func encodeEntry(dst []byte, wall int64, cmds []*locktable.Command, needs func(*
 // An entry that needs a higher level than ours is a *LevelError. One that is damaged is ErrMalformed. A command that is not
 // understood within a sound entry stands in Commands with OpNone, all other fields zero but Note, which says why: to the
 // state machine it is a malformed command like any other, and it answers on every member alike.
-func DecodeBatch(b []byte) (*Batch, error) { return decodeEntry(b, Binary{}) }
+func DecodeBatch(b []byte) (*Batch, error) { return Binary{}.DecodeBatch(b) }
 
-func decodeEntry(b []byte, by Binary) (*Batch, error) {
+// decodeEntry puts an entry into batch, and reuses its slice of commands. After an error batch holds nothing of use.
+func decodeEntry(b []byte, by Binary, batch *Batch) error {
 	r := Reader{buf: b}
-	batch, err := r.batchHeader(by.Highest())
-	if err != nil {
-		return nil, err
+	if err := r.batchHeader(by.Highest(), batch); err != nil {
+		return err
 	}
-	if n := r.Count(minCommand + 1); n > 0 {
+	n := r.Count(minCommand + 1)
+	if n > cap(batch.Commands) {
 		batch.Commands = make([]locktable.Command, n)
 	}
+	batch.Commands = batch.Commands[:n]
 	for i := range batch.Commands {
 		frame := r.commandFrame()
 		if r.err != nil {
@@ -69,23 +71,24 @@ func decodeEntry(b []byte, by Binary) (*Batch, error) {
 		batch.Commands[i] = commandOf(frame, batch.Level, by)
 	}
 	if err := r.Done(); err != nil {
-		return nil, fmt.Errorf("decode batch: %w", err)
+		return fmt.Errorf("decode batch: %w", err)
 	}
-	return batch, nil
+	return nil
 }
 
-func (r *Reader) batchHeader(have uint32) (*Batch, error) {
+func (r *Reader) batchHeader(have uint32, batch *Batch) error {
 	version, level := r.Byte(), r.Uint32()
 	switch {
 	case r.err != nil:
-		return nil, fmt.Errorf("decode batch: %w", r.err)
+		return fmt.Errorf("decode batch: %w", r.err)
 	case level > have:
-		return nil, &LevelError{What: "log entry", Want: level, Have: have}
+		return &LevelError{What: "log entry", Want: level, Have: have}
 	case level == 0, version != batchVersion:
 		// A later layout comes with a later level, so at our level there is no other version.
-		return nil, fmt.Errorf("decode batch: version %d at level %d: %w", version, level, ErrMalformed)
+		return fmt.Errorf("decode batch: version %d at level %d: %w", version, level, ErrMalformed)
 	}
-	return &Batch{Level: level, Wall: r.Varint()}, nil
+	batch.Level, batch.Wall = level, r.Varint()
+	return nil
 }
 
 func (r *Reader) commandFrame() []byte {

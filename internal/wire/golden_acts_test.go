@@ -14,6 +14,15 @@ import (
 func goldenLater() map[string]any {
 	return map[string]any{
 		"act request": ActRequest{Act: locktable.ActRemove, ServerID: "server-3", Force: true, Actor: "ops", Reason: "dead"},
+		"renew request": RenewRequest{Hops: 1, Timeout: 900 * time.Millisecond, Renewals: []Renewal{
+			{Session: goldenSession, Since: goldenRev}, {Session: goldenSession + 1},
+		}},
+		"renew reply": RenewReply{
+			Status: StatusDone, LeaderID: "server-2", LeaderAddr: "10.0.0.2:7946", Detail: "in words", Results: []locktable.Result{
+				{Code: locktable.CodeOK, Index: 300, Rev: goldenRev, Renewed: true, Grants: []locktable.Grant{{Seq: 7, Token: goldenToken}}},
+				{Code: locktable.CodeNoSession, Index: 300, Rev: goldenRev},
+			},
+		},
 		"batch-acts": Batch{Wall: goldenWall, Level: 2, Commands: []locktable.Command{
 			{Op: locktable.OpSessions, Rev: goldenRev, Count: 100},
 			{Op: locktable.OpAudit, Rev: goldenRev, Count: 100},

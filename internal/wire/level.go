@@ -82,7 +82,16 @@ func (v Binary) AppendBatch(dst []byte, wall int64, cmds []*locktable.Command) [
 }
 
 // DecodeBatch is the function of that name as this binary does it.
-func (v Binary) DecodeBatch(b []byte) (*Batch, error) { return decodeEntry(b, v) }
+func (v Binary) DecodeBatch(b []byte) (*Batch, error) {
+	batch := new(Batch)
+	if err := decodeEntry(b, v, batch); err != nil {
+		return nil, err
+	}
+	return batch, nil
+}
+
+// DecodeBatchInto is DecodeBatch into a batch of before, whose slice of commands is used again. What the commands point to is always new.
+func (v Binary) DecodeBatchInto(batch *Batch, b []byte) error { return decodeEntry(b, v, batch) }
 
 // ReadSnapshot is the function of that name as this binary does it.
 func (v Binary) ReadSnapshot(r io.Reader) (*locktable.Table, error) {

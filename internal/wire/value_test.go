@@ -60,6 +60,8 @@ var valueKinds = []valueKind{
 	kindOf("act request", true, random[ActRequest], AppendActRequest, DecodeActRequest),
 	kindOf("snapshot request", true, random[SnapshotRequest], AppendSnapshotRequest, DecodeSnapshotRequest),
 	kindOf("snapshot reply", true, randomSnapshotReply, AppendSnapshotReply, DecodeSnapshotReply),
+	kindOf("renew request", true, random[RenewRequest], AppendRenewRequest, DecodeRenewRequest),
+	kindOf("renew reply", true, randomRenewReply, AppendRenewReply, DecodeRenewReply),
 }
 
 func appendBatch(dst []byte, b *Batch) []byte {
@@ -106,6 +108,12 @@ func randomStatus(rng *rand.Rand) Status { return Status(1 + rng.UintN(255)) }
 
 func randomProposeReply(rng *rand.Rand) ProposeReply {
 	m := random[ProposeReply](rng)
+	m.Status = randomStatus(rng)
+	return m
+}
+
+func randomRenewReply(rng *rand.Rand) RenewReply {
+	m := random[RenewReply](rng)
 	m.Status = randomStatus(rng)
 	return m
 }
@@ -293,6 +301,8 @@ func lenient(k valueKind, v any, b []byte) bool {
 		return b[0] > proposeReplyVersion || newerResult(b)
 	case ReadReply:
 		return b[0] > readReplyVersion || newerResult(b)
+	case RenewReply:
+		return b[0] > renewReplyVersion || someNewerResult(b)
 	}
 	return k.versioned && b[0] > 1
 }
@@ -302,4 +312,15 @@ func newerResult(reply []byte) bool {
 	r := NewReader(reply[2:]) // after version and status
 	result := r.Blob()
 	return len(result) > 0 && result[0] > resultVersion
+}
+
+// someNewerResult is newerResult for a reply with many.
+func someNewerResult(reply []byte) bool {
+	r := NewReader(reply[2:])
+	for range r.Count(minFramedResult) {
+		if result := r.Blob(); len(result) > 0 && result[0] > resultVersion {
+			return true
+		}
+	}
+	return false
 }

@@ -24,11 +24,9 @@ var commonBugs = []bug{
 		name: "deadline-from-reply",
 		what: "a lease is counted from the answer instead of from before the renewal was queued (I3)",
 		edit: edit{
-			file: "session.go",
-			old: "	c0 := s.node.clock.Now()\n	cmd.Session = s.id\n" +
-				"	res, err := s.node.do(ctx, op, name, cmd, opt)\n	if err != nil {\n		return res, err\n	}\n",
-			new: "	cmd.Session = s.id\n" +
-				"	res, err := s.node.do(ctx, op, name, cmd, opt)\n	if err != nil {\n		return res, err\n	}\n	c0 := s.node.clock.Now()\n",
+			file: "renewals.go",
+			old:  "	noQuorum := errors.Is(err, ErrNoQuorum)\n",
+			new:  "	noQuorum := errors.Is(err, ErrNoQuorum)\n	c0 = n.clock.Now()\n",
 		},
 		tests: []string{".", "internal/scenario"},
 	},
@@ -46,12 +44,11 @@ var commonBugs = []bug{
 		name: "renewal-without-log",
 		what: "a leader acknowledges renewals at once and lets the entry follow: a deposed one keeps holders believing, and drains go unheard (I3)",
 		edit: edit{
-			file: "leader.go",
-			old:  "	begun := time.Now()\n	res, err := l.batch.Do(ctx, c)\n",
-			new: "	if c.Op == locktable.OpRenew { // nobody has to wait for the disk for that\n" +
-				"		n.spawn(func() { _, _ = l.batch.Do(n.life, c) })\n" +
-				"		return locktable.Result{Code: locktable.CodeOK, Session: c.Session, Renewed: true}, nil\n	}\n" +
-				"	begun := time.Now()\n	res, err := l.batch.Do(ctx, c)\n",
+			file: "renewals.go",
+			old:  "	results, err := l.batch.RenewAll(ctx, cmds)\n",
+			new: "	n.spawn(func() { _, _ = l.batch.RenewAll(n.life, cmds) }) // nobody has to wait for the disk for that\n" +
+				"	results, err := make([]locktable.Result, len(cmds)), error(nil)\n	for i, c := range cmds {\n" +
+				"		results[i] = locktable.Result{Code: locktable.CodeOK, Session: c.Session, Renewed: true}\n	}\n",
 		},
 		tests: []string{".", "internal/scenario"},
 	},
@@ -72,9 +69,9 @@ var commonBugs = []bug{
 		what: "a retry is a request of its own: what the lost answer was about takes effect twice (I2, I6)",
 		edit: edit{
 			file: "internal/router/trip.go",
-			old:  "	a := t.router.try(ctx, to, t.cmd, t.opt.Attempt)\n",
-			new: "	cmd := *t.cmd\n	if t.sent && cmd.Seq != 0 {\n		cmd.Seq++ // a new try, a new request\n	}\n" +
-				"	a := t.router.try(ctx, to, &cmd, t.opt.Attempt)\n",
+			old:  "	a := t.router.try(ctx, to, t.load, t.opt.Attempt)\n",
+			new: "	cmd := *t.load.cmd\n	if t.sent && cmd.Seq != 0 {\n		cmd.Seq++ // a new try, a new request\n	}\n" +
+				"	a := t.router.try(ctx, to, load{cmd: &cmd}, t.opt.Attempt)\n",
 		},
 		tests: []string{"internal/router", "internal/scenario"},
 	},
