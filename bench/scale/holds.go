@@ -1,0 +1,249 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/demokit"
+)
+
+// holdsStudy is what held locks cost: memory, snapshots, restarts.
+var holdsStudy = &study{
+	name: "holds", title: "locks held by 30 sessions; then 16 clients lock and unlock others beside them, and a follower is killed and started again",
+	on: "three members, one process each, directories on disk, and the holders in two processes that are clients; B is heap for each hold; snapshots are those that the leader took under the load, " +
+		"of whatever size; restart is from the start of a follower's process until it is ready, with its snapshot read and its log replayed",
+	columns: []string{"taken/s", "idle %", "B member", "B client", "cycles/s", "p50 ms", "p99 ms", "longest ms", "snapshots", "MiB", "restart s"},
+	cases: func(s sizes) (list []setting) {
+		for _, n := range s.holds {
+			list = append(list, setting{label: strconv.Itoa(n), voters: 3, instances: 3, sessions: 30, holds: n})
+		}
+		return list
+	},
+	run: runHolds,
+}
+
+// loaded is how many windows the load lasts: raft looks for a reason to take a snapshot every 30 to 60 s, and we look for one in bytes every second.
+const loaded = 6
+
+func runHolds(b *bed, c setting, note noting) error {
+	procs, err := b.cluster(c)
+	if err != nil {
+		return err
+	}
+	callers, err := b.callers(procs, 2)
+	if err != nil {
+		return err
+	}
+	if err := b.sessions(callers, c.sessions); err != nil {
+		return err
+	}
+	before, err := b.heaps(procs[0], callers[0])
+	if err != nil {
+		return err
+	}
+	_, took, err := while(func() error { return b.hold(callers, c.holds) })
+	if err != nil {
+		return err
+	}
+	note("taken/s", float64(c.holds)/took.Seconds())
+	if err := b.idle(b.sizes.watch / 2); err != nil {
+		return err
+	}
+	uses, took, err := while(func() error { return b.idle(b.sizes.watch) }, procs)
+	if err != nil {
+		return err
+	}
+	note("idle %", percent(uses[0].cpu, took))
+	after, err := b.heaps(procs[0], callers[0])
+	if err != nil {
+		return err
+	}
+	note("B member", float64(int64(after[0].Heap)-int64(before[0].Heap))/float64(c.holds))
+	note("B client", float64(int64(after[1].Heap)-int64(before[1].Heap))/float64(spread(c.holds, 0, len(callers))))
+	leader, err := b.leader(procs)
+	if err != nil {
+		return err
+	}
+	if err := b.underLoad(leader, callers, note); err != nil {
+		return err
+	}
+	took, err = b.restart(others(procs, leader)[0])
+	note("restart s", took.Seconds())
+	if err != nil {
+		return err
+	}
+	return b.stillHeld(leader, c.holds)
+}
+
+func (b *bed) underLoad(leader *process, callers []*process, note noting) error {
+	seen := seeSnapshots(filepath.Join(leader.places[0].Dir, "snapshots"))
+	did, err := b.cycle(callers, 16, loaded*b.sizes.window)
+	taken, size := seen()
+	if err != nil {
+		return err
+	}
+	note("cycles/s", did.perSecond)
+	note("p50 ms", milliseconds(did.median))
+	note("p99 ms", milliseconds(did.p99))
+	note("longest ms", milliseconds(did.most))
+	note("snapshots", float64(taken))
+	if taken > 0 {
+		note("MiB", float64(size)/(1<<20))
+	}
+	return nil
+}
+
+// seeSnapshots looks at a directory of raft's snapshots until it is asked how many came, and how large the last one is.
+func seeSnapshots(dir string) (stop func() (taken int, size int64)) {
+	old := snapshotsIn(dir)
+	seen := make(map[string]int64)
+	quit, done := make(chan struct{}), make(chan struct{})
+	var last int64
+	look := func() {
+		for name, size := range snapshotsIn(dir) {
+			if _, before := old[name]; before {
+				continue
+			}
+			if _, known := seen[name]; !known {
+				seen[name], last = size, size
+			}
+		}
+	}
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			look()
+			select {
+			case <-ticker.C:
+			case <-quit:
+				look()
+				return
+			}
+		}
+	}()
+	return func() (int, int64) {
+		close(quit)
+		<-done
+		return len(seen), last
+	}
+}
+
+// snapshotsIn are the finished ones and their sizes.
+func snapshotsIn(dir string) map[string]int64 {
+	list := make(map[string]int64)
+	entries, _ := os.ReadDir(dir) // none before the first snapshot
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".tmp") {
+			continue
+		}
+		if stat, err := os.Stat(filepath.Join(dir, e.Name(), "state.bin")); err == nil {
+			list[e.Name()] = stat.Size()
+		}
+	}
+	return list
+}
+
+// restart kills a process and starts its nodes again, under the same names and in the same directories.
+func (b *bed) restart(p *process) (time.Duration, error) {
+	b.dismiss(p)
+	began := time.Now()
+	again, err := b.start(p.places)
+	if err != nil {
+		return 0, err
+	}
+	err = b.ask(again, "Open", again.places, new(time.Duration))
+	return time.Since(began), err
+}
+
+// waitersStudy is a crowd at one lock.
+var waitersStudy = &study{
+	name: "waiters", title: "waiters on one lock, from up to 1,000 sessions; then each has it once",
+	on:      "three members, one process each, directories on disk, and the waiters in two processes that are clients; B is heap for each waiter",
+	columns: []string{"queued/s", "B member", "B client", "drain s", "hand-offs/s", "us members/hand-off"},
+	cases: func(s sizes) (list []setting) {
+		for _, n := range s.waiters {
+			list = append(list, setting{label: strconv.Itoa(n), voters: 3, instances: 3, sessions: min(n, 1_000), waiters: n})
+		}
+		return list
+	},
+	run: runWaiters,
+}
+
+func runWaiters(b *bed, c setting, note noting) error {
+	procs, err := b.cluster(c)
+	if err != nil {
+		return err
+	}
+	callers, err := b.callers(procs, 2)
+	if err != nil {
+		return err
+	}
+	if err := b.sessions(callers, c.sessions); err != nil {
+		return err
+	}
+	if err := b.sessions(procs[:1], 1); err != nil {
+		return err
+	}
+	const name = "contended"
+	if err := b.ask(procs[0], "Block", name, &None{}); err != nil {
+		return err
+	}
+	before, err := b.heaps(procs[0], callers[0])
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	had := make([]int, len(callers))
+	drained := make(chan error, 1)
+	go func() {
+		drained <- each(callers, func(i int, p *process) error {
+			return b.ask(p, "Queue", Want{N: spread(c.waiters, i, len(callers)), Name: name}, &had[i])
+		})
+	}()
+	if err := b.allWait(procs[0], name, c.waiters); err != nil {
+		return err
+	}
+	note("queued/s", float64(c.waiters)/time.Since(began).Seconds())
+	after, err := b.heaps(procs[0], callers[0])
+	if err != nil {
+		return err
+	}
+	note("B member", float64(int64(after[0].Heap)-int64(before[0].Heap))/float64(c.waiters))
+	note("B client", float64(int64(after[1].Heap)-int64(before[1].Heap))/float64(spread(c.waiters, 0, len(callers))))
+	uses, took, err := while(func() error {
+		if err := b.ask(procs[0], "Unblock", name, &None{}); err != nil {
+			return err
+		}
+		return <-drained
+	}, procs)
+	if err != nil {
+		return err
+	}
+	if sum := had[0] + had[1]; sum != c.waiters {
+		return errShort(sum, c.waiters)
+	}
+	note("drain s", took.Seconds())
+	note("hand-offs/s", float64(c.waiters)/took.Seconds())
+	note("us members/hand-off", uses[0].cpu.Seconds()*1e6/float64(c.waiters))
+	return nil
+}
+
+func (b *bed) allWait(p *process, name string, want int) error {
+	return demokit.Poll(b.ctx, func() error {
+		var n int
+		if err := b.ask(p, "Waiting", name, &n); err != nil {
+			return err
+		}
+		if n != want {
+			return errShort(n, want)
+		}
+		return nil
+	})
+}
