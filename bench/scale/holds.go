@@ -3,6 +3,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -46,7 +48,7 @@ func runHolds(b *bed, c setting, note noting) error {
 	if err != nil {
 		return err
 	}
-	_, took, err := while(func() error { return b.hold(callers, c.holds) })
+	took, err := b.fill(c, procs, callers)
 	if err != nil {
 		return err
 	}
@@ -78,6 +80,24 @@ func runHolds(b *bed, c setting, note noting) error {
 		return err
 	}
 	return b.stillHeld(leader, c.holds)
+}
+
+// fill takes the locks.
+func (b *bed) fill(c setting, procs, callers []*process) (time.Duration, error) {
+	leader, err := b.leader(procs)
+	if err != nil {
+		return 0, err
+	}
+	endLeader, err := b.profiled(leader, fmt.Sprintf("%d-holds-leader", c.holds))
+	if err != nil {
+		return 0, err
+	}
+	endClient, err := b.profiled(callers[0], fmt.Sprintf("%d-holds-client", c.holds))
+	if err != nil {
+		return 0, err
+	}
+	_, took, err := while(func() error { return b.hold(callers, c.holds) })
+	return took, errors.Join(err, endLeader(), endClient())
 }
 
 func (b *bed) underLoad(leader *process, callers []*process, note noting) error {

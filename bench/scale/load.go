@@ -77,7 +77,11 @@ func (b *bed) load(c setting, procs, callers []*process, note noting) error {
 	if err != nil {
 		return err
 	}
-	stop, err := b.profiled(leader, c)
+	where := "disk"
+	if c.inMemory {
+		where = "memory"
+	}
+	stop, err := b.profiled(leader, fmt.Sprintf("%d-clients-%d-groups-%s", c.clients, max(c.groups, 1), where))
 	if err != nil {
 		return err
 	}
@@ -116,7 +120,8 @@ func (b *bed) load(c setting, procs, callers []*process, note noting) error {
 	return stop()
 }
 
-func (b *bed) profiled(p *process, c setting) (stop func() error, err error) {
+// profiled takes a profile of a process until stop is called, if profiles are wanted.
+func (b *bed) profiled(p *process, name string) (stop func() error, err error) {
 	if b.profile == "" {
 		return func() error { return nil }, nil
 	}
@@ -127,11 +132,6 @@ func (b *bed) profiled(p *process, c setting) (stop func() error, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	where := "disk"
-	if c.inMemory {
-		where = "memory"
-	}
-	file := filepath.Join(dir, fmt.Sprintf("%d-clients-%d-groups-%s", c.clients, max(c.groups, 1), where))
-	err = b.ask(p, "Profile", file, &None{})
+	err = b.ask(p, "Profile", filepath.Join(dir, name), &None{})
 	return func() error { return b.ask(p, "Profile", "", &None{}) }, err
 }

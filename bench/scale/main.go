@@ -57,6 +57,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 type options struct {
 	sizes
 	studies []string // none is all
+	row     string   // of them; "" is all
 	dir     string
 	json    string
 	profile string
@@ -73,11 +74,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.BoolVar(&quick, "quick", false, "smaller sizes; about five minutes")
 	f.StringVar(&names, "studies", "", "comma-separated `names` of what to measure: "+strings.Join(studyNames(), ", "))
+	f.StringVar(&o.row, "row", "", "measure only rows with this `label`")
 	f.DurationVar(&o.bound, "bound", 5*time.Minute, "`time` after which a row is ended, 10s to 1h")
 	f.Float64Var(&gib, "memory", 8, "`GiB` that the processes of a row may take, 0.25 to 1024")
 	f.StringVar(&o.dir, "dir", "", "`directory` below which nodes keep their data, on the disk to be measured; default the system's for temporary files")
 	f.StringVar(&o.json, "json", "", "write all rows to this `file`")
-	f.StringVar(&o.profile, "profile", "", "write profiles of the leader's processor time in the studies clients and groups to this `directory`")
+	f.StringVar(&o.profile, "profile", "", "write profiles of processor time to this `directory`: of the leader in the studies clients and groups, of it and a client in holds")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -143,6 +145,9 @@ func runStudy(ctx context.Context, o options, s *study, progress io.Writer) *she
 	for _, c := range s.cases(o.sizes) {
 		if ctx.Err() != nil {
 			break
+		}
+		if o.row != "" && c.label != o.row {
+			continue
 		}
 		began := time.Now()
 		figures, err := runCase(ctx, o, s, c)
