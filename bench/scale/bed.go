@@ -221,13 +221,24 @@ func (b *bed) settled(procs []*process, voters int) error {
 		if s.Voters != voters {
 			return fmt.Errorf("%d of %d vote", s.Voters, voters)
 		}
-		_, err := b.leader(procs)
+		_, err := b.leadsNow(procs)
 		return err
 	})
 }
 
-// leader is the process that leads most groups.
+// leader is the process that leads most groups, once anybody leads: on a starved machine there may be an election at any moment.
 func (b *bed) leader(procs []*process) (*process, error) {
+	for {
+		leader, err := b.leadsNow(procs)
+		if !errors.Is(err, errLeaderless) || b.idle(demokit.PollPause) != nil {
+			return leader, err
+		}
+	}
+}
+
+var errLeaderless = errors.New("nobody leads")
+
+func (b *bed) leadsNow(procs []*process) (*process, error) {
 	states := make([]State, len(procs))
 	if err := each(procs, func(i int, p *process) error { return b.ask(p, "State", None{}, &states[i]) }); err != nil {
 		return nil, err
@@ -239,7 +250,7 @@ func (b *bed) leader(procs []*process) (*process, error) {
 		}
 	}
 	if states[most].Leads == 0 {
-		return nil, errors.New("nobody leads")
+		return nil, errLeaderless
 	}
 	return procs[most], nil
 }

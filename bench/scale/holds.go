@@ -3,10 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,10 +19,11 @@ import (
 
 // holdsStudy is what held locks cost: memory, snapshots, restarts.
 var holdsStudy = &study{
-	name: "holds", title: "locks held by 30 sessions; then 16 clients lock and unlock others beside them, and a follower is killed and started again",
-	on: "three members, one process each, directories on disk, and the holders in two processes that are clients; B is heap for each hold; snapshots are those that the leader took under the load, " +
-		"of whatever size; restart is from the start of a follower's process until it is ready, with its snapshot read and its log replayed",
-	columns: []string{"taken/s", "idle %", "B member", "B client", "cycles/s", "p50 ms", "p99 ms", "longest ms", "snapshots", "MiB", "restart s"},
+	name: "holds", title: "locks held by 30 sessions; then 16 clients lock and unlock others beside them, at first without and then with snapshots; then a follower is killed and started again",
+	on: "three members, one process each, directories on disk, and the holders in two processes that are clients; B is heap for each hold; beside: all three members take snapshots with a second between " +
+		"them; directory is the leader's at the end; restart is from the start of a follower's process until it is ready, with its snapshot read and its log replayed",
+	columns: []string{"taken/s", "idle %", "B member", "B client", "cycles/s", "p99 ms", "longest ms", "beside: cycles/s", "p99 ms beside", "longest ms beside", "snapshot s", "snapshot MiB", "directory MiB",
+		"restart s"},
 	cases: func(s sizes) (list []setting) {
 		for _, n := range s.holds {
 			list = append(list, setting{label: strconv.Itoa(n), voters: 3, instances: 3, sessions: 30, holds: n})
@@ -29,8 +33,8 @@ var holdsStudy = &study{
 	run: runHolds,
 }
 
-// loaded is how many windows the load lasts: raft looks for a reason to take a snapshot every 30 to 60 s, and we look for one in bytes every second.
-const loaded = 6
+// loaded is how many windows the load lasts, each of the two times.
+const loaded = 3
 
 func runHolds(b *bed, c setting, note noting) error {
 	procs, err := b.cluster(c)
@@ -71,7 +75,7 @@ func runHolds(b *bed, c setting, note noting) error {
 	if err != nil {
 		return err
 	}
-	if err := b.underLoad(leader, callers, note); err != nil {
+	if err := b.underLoad(leader, procs, callers, note); err != nil {
 		return err
 	}
 	took, err = b.restart(others(procs, leader)[0])
@@ -100,74 +104,69 @@ func (b *bed) fill(c setting, procs, callers []*process) (time.Duration, error) 
 	return took, errors.Join(err, endLeader(), endClient())
 }
 
-func (b *bed) underLoad(leader *process, callers []*process, note noting) error {
-	seen := seeSnapshots(filepath.Join(leader.places[0].Dir, "snapshots"))
-	did, err := b.cycle(callers, 16, loaded*b.sizes.window)
-	taken, size := seen()
+func (b *bed) underLoad(leader *process, members, callers []*process, note noting) error {
+	window := loaded * b.sizes.window
+	alone, err := b.cycle(callers, 16, window)
 	if err != nil {
 		return err
 	}
-	note("cycles/s", did.perSecond)
-	note("p50 ms", milliseconds(did.median))
-	note("p99 ms", milliseconds(did.p99))
-	note("longest ms", milliseconds(did.most))
-	note("snapshots", float64(taken))
-	if taken > 0 {
-		note("MiB", float64(size)/(1<<20))
-	}
-	return nil
-}
-
-// seeSnapshots looks at a directory of raft's snapshots until it is asked how many came, and how large the last one is.
-func seeSnapshots(dir string) (stop func() (taken int, size int64)) {
-	old := snapshotsIn(dir)
-	seen := make(map[string]int64)
-	quit, done := make(chan struct{}), make(chan struct{})
-	var last int64
-	look := func() {
-		for name, size := range snapshotsIn(dir) {
-			if _, before := old[name]; before {
-				continue
-			}
-			if _, known := seen[name]; !known {
-				seen[name], last = size, size
-			}
-		}
-	}
+	note("cycles/s", alone.perSecond)
+	note("p99 ms", milliseconds(alone.p99))
+	note("longest ms", milliseconds(alone.most))
+	took := make([]Taken, len(members))
+	taken := make(chan error, 1)
 	go func() {
-		defer close(done)
-		ticker := time.NewTicker(100 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			look()
-			select {
-			case <-ticker.C:
-			case <-quit:
-				look()
-				return
-			}
-		}
+		taken <- each(members, func(i int, p *process) error { return b.ask(p, "Snapshots", window, &took[i]) })
 	}()
-	return func() (int, int64) {
-		close(quit)
-		<-done
-		return len(seen), last
+	beside, err := b.cycle(callers, 16, window)
+	if err := errors.Join(err, <-taken); err != nil {
+		return err
 	}
+	note("beside: cycles/s", beside.perSecond)
+	note("p99 ms beside", milliseconds(beside.p99))
+	note("longest ms beside", milliseconds(beside.most))
+	longest := slices.MaxFunc(took, func(a, b Taken) int { return cmp.Compare(a.Longest, b.Longest) })
+	note("snapshot s", longest.Longest.Seconds())
+	dir := leader.places[0].Dir
+	snapshot, err := newestSnapshot(filepath.Join(dir, "snapshots"))
+	if err != nil {
+		return err
+	}
+	note("snapshot MiB", snapshot/(1<<20))
+	size, err := sizeOf(dir)
+	note("directory MiB", size/(1<<20))
+	return err
 }
 
-// snapshotsIn are the finished ones and their sizes.
-func snapshotsIn(dir string) map[string]int64 {
-	list := make(map[string]int64)
-	entries, _ := os.ReadDir(dir) // none before the first snapshot
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".tmp") {
-			continue
-		}
-		if stat, err := os.Stat(filepath.Join(dir, e.Name(), "state.bin")); err == nil {
-			list[e.Name()] = stat.Size()
-		}
+// newestSnapshot is the size of the last one that was finished. Their names order them.
+func newestSnapshot(dir string) (float64, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
 	}
-	return list
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !e.IsDir() || strings.HasSuffix(e.Name(), ".tmp") })
+	if len(entries) == 0 {
+		return 0, errors.New("no snapshot was taken")
+	}
+	return sizeOf(filepath.Join(dir, entries[len(entries)-1].Name()))
+}
+
+// sizeOf is of all files below a directory; what goes away meanwhile does not count.
+func sizeOf(dir string) (sum float64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		var stat fs.FileInfo
+		if err == nil {
+			stat, err = e.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && stat.Mode().IsRegular() {
+			sum += float64(stat.Size())
+		}
+		return err
+	})
+	return sum, err
 }
 
 // restart kills a process and starts its nodes again, under the same names and in the same directories.

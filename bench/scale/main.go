@@ -112,14 +112,25 @@ func (o *options) check(f *flag.FlagSet, gib float64) error {
 			return fmt.Errorf("-studies %s: must be of %s", name, strings.Join(studyNames(), ", "))
 		}
 	}
+	if o.row != "" && !slices.ContainsFunc(studies, o.hasRow) {
+		return fmt.Errorf("-row %q: no study of those chosen has such a row", o.row)
+	}
 	return nil
+}
+
+func (o *options) chosen(s *study) bool {
+	return len(o.studies) == 0 || slices.Contains(o.studies, s.name)
+}
+
+func (o *options) hasRow(s *study) bool {
+	return o.chosen(s) && slices.ContainsFunc(s.cases(o.sizes), func(c setting) bool { return c.label == o.row })
 }
 
 // measure runs the studies one after the other. What is measured is printed and saved also if something fails.
 func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	r := &report{Machine: machine(), Began: time.Now().UTC().Truncate(time.Second)}
 	for _, s := range studies {
-		if len(o.studies) > 0 && !slices.Contains(o.studies, s.name) {
+		if !o.chosen(s) || o.row != "" && !o.hasRow(s) {
 			continue
 		}
 		r.Sheets = append(r.Sheets, runStudy(ctx, o, s, stderr))

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock"
+	"github.com/quorumlock/quorumlock/internal/sim"
 )
 
 // Worker is a process with nodes, one of each group. Its methods are what the driver asks for, over its standard input and output; they may run side by side.
@@ -324,6 +325,27 @@ func (w *Worker) Cycle(c Cycle, out *Cycled) error {
 		*out = Cycled{n, all[n/2], all[n-1-n/100], all[n-1]}
 	}
 	return err
+}
+
+// Taken is how many snapshots were taken, and what the longest took until it was on the disk.
+type Taken struct {
+	N       int
+	Longest time.Duration
+}
+
+// Snapshots has the first node take snapshots as raft does, a second apart, until the time is over; at least one.
+func (w *Worker) Snapshots(during time.Duration, t *Taken) error {
+	ctx, cancel := context.WithTimeout(context.Background(), workBound)
+	defer cancel()
+	node := w.all()[0]
+	for end := time.Now().Add(during); t.N == 0 || time.Now().Before(end); time.Sleep(time.Second) {
+		began := time.Now()
+		if err := sim.Snapshot(ctx, node); err != nil {
+			return err
+		}
+		t.N, t.Longest = t.N+1, max(t.Longest, time.Since(began))
+	}
+	return nil
 }
 
 // Memory is what the heap holds after a collection, and how many goroutines there are.
