@@ -62,9 +62,10 @@ func fake(t *testing.T, c *quorumlocktest.Cluster, of setting) {
 	sessions := opened(t, c, of)
 	each := (heap() - before) / float64(of.sessions)
 	index := appliedBy(c)
-	cpu, began := processorTime(t), time.Now()
+	cpu, began, allocated := processorTime(t), time.Now(), allocations()
 	time.Sleep(watched)
 	used := processorTime(t) - cpu
+	allocated = allocations() - allocated
 	entries := float64(appliedBy(c)-index) / time.Since(began).Seconds()
 	for _, s := range sessions {
 		if err := s.Err(); err != nil {
@@ -76,8 +77,9 @@ func fake(t *testing.T, c *quorumlocktest.Cluster, of setting) {
 	if most := 10 + renewals/100; entries > most || entries < min(renewals, 1)/10 {
 		t.Errorf("%.1f entries/s for %.0f renewals/s, at most %.0f", entries, renewals, most)
 	}
-	t.Logf("%5.1f %% of a core, %6.1f entries/s, %7.0f B for each session on all nodes together, %.0f us for each renewal",
-		percent(used, watched), entries, each, used.Seconds()*1e6/(renewals*watched.Seconds()))
+	all := renewals * watched.Seconds()
+	t.Logf("%5.1f %% of a core, %6.1f entries/s, %7.0f B for each session on all nodes together, %.0f us and %.0f allocations for each renewal",
+		percent(used, watched), entries, each, used.Seconds()*1e6/all, float64(allocated)/all)
 	if of.waiters > 0 {
 		crowd(t, c, sessions, of.waiters)
 	}
@@ -161,6 +163,13 @@ func crowd(t *testing.T, c *quorumlocktest.Cluster, sessions []*quorumlock.Sessi
 func appliedBy(c *quorumlocktest.Cluster) uint64 {
 	index, _ := sim.State(c.Node(c.Leader()))
 	return index
+}
+
+// allocations are all that were ever made.
+func allocations() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
 }
 
 // processorTime is of this process, which is the whole cluster.
