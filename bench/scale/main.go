@@ -75,7 +75,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&quick, "quick", false, "smaller sizes; about five minutes")
 	f.StringVar(&names, "studies", "", "comma-separated `names` of what to measure: "+strings.Join(studyNames(), ", "))
 	f.StringVar(&o.row, "row", "", "measure only rows with this `label`")
-	f.DurationVar(&o.bound, "bound", 5*time.Minute, "`time` after which a row is ended, 10s to 1h")
+	f.DurationVar(&o.bound, "bound", 10*time.Minute, "`time` after which a row is ended, 10s to 1h")
 	f.Float64Var(&gib, "memory", 8, "`GiB` that the processes of a row may take, 0.25 to 1024")
 	f.StringVar(&o.dir, "dir", "", "`directory` below which nodes keep their data, on the disk to be measured; default the system's for temporary files")
 	f.StringVar(&o.json, "json", "", "write all rows to this `file`")
