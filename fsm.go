@@ -45,6 +45,7 @@ type fsm struct {
 	group   electorate
 	broken  error  // sticky: nothing is applied after it
 	bytes   uint64 // applied since the last snapshot
+	written uint64 // bytes of the last snapshot that was written or restored
 }
 
 func newFSM(c clock.Source, by wire.Binary) *fsm {
@@ -155,7 +156,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		return nil, f.broken
 	}
 	f.bytes = 0
-	return &fsmSnapshot{state: f.table.Snapshot(), goOn: f.hashes.goOn, refused: f.snapshotRefused}, nil
+	return &fsmSnapshot{state: f.table.Snapshot(), goOn: f.hashes.goOn, written: f.snapshotWritten, refused: f.snapshotRefused}, nil
 }
 
 // Restore implements raft.FSM. The new state is built and verified in full before it takes the place of the old one.
@@ -164,7 +165,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	if err := f.stopped(); err != nil {
 		return err // raft would try an older snapshot, behind which the log may not begin any more
 	}
-	table, err := f.binary.ReadSnapshot(r)
+	counted := countingReader{Reader: r}
+	table, err := f.binary.ReadSnapshot(&counted)
 	if other := (*wire.StateError)(nil); errors.As(err, &other) {
 		err = &SnapshotError{Index: other.Index, cause: err}
 	}
@@ -176,7 +178,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	}
 	group, term := f.newestGroup()
 	f.mu.Lock()
-	f.table, f.term, f.bytes, f.group = table, term, 0, group
+	f.table, f.term, f.bytes, f.written, f.group = table, term, 0, counted.n, group
 	f.hashes.replaced()
 	f.restamp()
 	h := table.Header()
@@ -289,12 +291,6 @@ func (f *fsm) viewOf() (state *locktable.Snapshot, term uint64) {
 	return f.table.Snapshot(), f.term
 }
 
-func (f *fsm) bytesSinceSnapshot() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.bytes
-}
-
 // snapshotRefused stops a member that cannot write its own state down so that it is read back as the same. Its state, its copy or its program is at fault, and the
 // others must not get what it would hand on. The log is as good as ever, so the directory stays usable.
 func (f *fsm) snapshotRefused(index uint64, cause error) {
@@ -307,16 +303,18 @@ func (f *fsm) snapshotRefused(index uint64, cause error) {
 type fsmSnapshot struct {
 	state   *locktable.Snapshot
 	goOn    func() bool
+	written func(size uint64)
 	refused func(index uint64, cause error)
 }
 
 // Persist runs beside Apply.
 func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
-	err := wire.WriteSnapshotWhile(sink, s.state, s.goOn)
+	counted := countingWriter{Writer: sink}
+	err := wire.WriteSnapshotWhile(&counted, s.state, s.goOn)
 	if err != nil {
 		_ = sink.Cancel()
-	} else {
-		err = sink.Close()
+	} else if err = sink.Close(); err == nil {
+		s.written(counted.n)
 	}
 	if refused := (*store.RefusedError)(nil); errors.As(err, &refused) && !errors.Is(err, wire.ErrStopped) {
 		s.refused(s.state.Header().Index, refused.Err)

@@ -25,8 +25,6 @@ import (
 const (
 	maxAppendEntries = 512
 	trailingLogs     = 1024
-	snapshotEntries  = 8192     // raft's own trigger, by count
-	snapshotBytes    = 16 << 20 // ours, by bytes
 	raftCallTimeout  = 2 * time.Second
 	raftPool         = 3
 	confTimeout      = 5 * time.Second // bound of one membership change

@@ -564,10 +564,6 @@ func (n *Node) spawn(f func()) bool { return n.tasks.start(f) }
 
 // runSnapshots takes a snapshot when enough bytes were applied since the last one. Raft counts entries, and ours are batches.
 func (n *Node) runSnapshots() {
-	limit := n.cfg.sim.SnapshotBytes
-	if limit == 0 {
-		limit = snapshotBytes
-	}
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -576,7 +572,7 @@ func (n *Node) runSnapshots() {
 		case <-n.life.Done():
 			return
 		}
-		if n.fsm.bytesSinceSnapshot() < limit || n.failed() != nil {
+		if !n.snapshotDue() || n.failed() != nil {
 			continue
 		}
 		if err := n.group.snapshot(n.life); err != nil && n.life.Err() == nil {

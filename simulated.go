@@ -13,6 +13,7 @@ func init() {
 	sim.Attached = func(config any) *sim.Env { return config.(*Config).sim }
 	sim.Abort = func(node any) { node.(*Node).abort() }
 	sim.HandOver = func(node any) { node.(*Node).handOver(context.Background()) }
+	sim.Snapshot = func(ctx context.Context, node any) error { return node.(*Node).group.snapshot(ctx) }
 	sim.Expire = func(node any) {
 		for _, s := range node.(*Node).sessions.all(nil) {
 			s.lose(&LostError{Cause: CauseExpired})

@@ -18,7 +18,16 @@ func BenchmarkDo(b *testing.B) {
 	b.Run("instant", func(b *testing.B) { benchmarkDo(b, 1, 0) })
 }
 
-func benchmarkDo(b *testing.B, callers int, write time.Duration) {
+// BenchmarkRenewals fills entries with renewals of as many sessions as wait together; none waits for the timer then.
+func BenchmarkRenewals(b *testing.B) {
+	benchmark(b, 1024, 100*time.Microsecond, func(s locktable.SessionID) *locktable.Command {
+		return &locktable.Command{Op: locktable.OpRenew, Session: s}
+	})
+}
+
+func benchmarkDo(b *testing.B, callers int, write time.Duration) { benchmark(b, callers, write, word) }
+
+func benchmark(b *testing.B, callers int, write time.Duration, command func(locktable.SessionID) *locktable.Command) {
 	var entries atomic.Int64
 	results := make([]locktable.Result, 256)
 	propose := func(cmds []*locktable.Command) func() ([]locktable.Result, error) {
@@ -40,7 +49,7 @@ func benchmarkDo(b *testing.B, callers int, write time.Duration) {
 	b.ResetTimer()
 	for i := range callers {
 		go func() {
-			cmd := word(locktable.SessionID(i + 1))
+			cmd := command(locktable.SessionID(i + 1))
 			for left.Add(-1) >= 0 {
 				if _, err := batcher.Do(b.Context(), cmd); err != nil {
 					done <- err

@@ -44,6 +44,8 @@ var (
 	Flip func(node any, session func(*locktable.SessionRecord) bool, claim func(*locktable.ClaimRecord) bool) bool
 	// HandOver makes a node that leads hand leadership over to another voter; it goes on otherwise.
 	HandOver func(node any)
+	// Snapshot has a member write its state down, as it does when its log has grown, and returns when that is on the disk. There is nothing new to write: nil.
+	Snapshot func(ctx context.Context, node any) error
 	// Expire makes all sessions of a node lost on their own side, as if their leases had run out that moment.
 	Expire func(node any)
 	// Leading tells whether the node leads the raft group.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/locktable"
 )
@@ -47,6 +48,36 @@ func BenchmarkDecodeBatch(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := DecodeBatch(buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkProposeRequest is a claim on its way to the leader.
+func BenchmarkProposeRequest(b *testing.B) {
+	request := ProposeRequest{Timeout: 10 * time.Second, Command: locktable.Command{
+		Op: locktable.OpClaim, Session: goldenSession, Seq: 1000, Floor: 1000, Names: []string{"tenant-7/job"},
+	}}
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = AppendProposeRequest(buf[:0], &request)
+		if _, err := DecodeProposeRequest(buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkGrantPush is the news of one grant.
+func BenchmarkGrantPush(b *testing.B) {
+	push := GrantPush{Events: []GrantEvent{{
+		Session: goldenSession, Seq: 1000, Token: 1_780_000_000_000_500, Kind: PushGranted, Index: 1_000_000, Rev: 1_780_000_000_000_500,
+	}}}
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = AppendGrantPush(buf[:0], &push)
+		if _, err := DecodeGrantPush(buf); err != nil {
 			b.Fatal(err)
 		}
 	}
