@@ -8,7 +8,7 @@ import "fmt"
 type LogStore int
 
 const (
-	// LogStoreDefault is LogStoreBolt.
+	// LogStoreDefault is LogStoreSegments.
 	LogStoreDefault LogStore = iota
 	// LogStoreBolt keeps the log in a database of raft-boltdb. A commit costs two syncs of the disk, one after the
 	// other, on the leader, and then two on a follower.
@@ -35,7 +35,7 @@ func (s LogStore) String() string {
 	return fmt.Sprintf("log store(%d)", int(s))
 }
 
-func (s LogStore) segments() bool { return s == LogStoreSegments }
+func (s LogStore) segments() bool { return s != LogStoreBolt }
 
 func (c *Config) validateLogStore(p *problems) {
 	if c.LogStore < LogStoreDefault || c.LogStore > LogStoreSegments {

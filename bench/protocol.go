@@ -2,7 +2,11 @@
 
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock"
+)
 
 // The driver and its workers speak JSON lines over a worker's standard input and output: an order has a number, and its answer has the same one. Orders are carried out side by side,
 // so that a waiter can wait in a worker that is asked for something else meanwhile.
@@ -46,6 +50,8 @@ type placing struct {
 	Name    string   `json:"name,omitempty"`    // embedded: of this node
 	Addr    string   `json:"addr,omitempty"`    // embedded: of this node
 	Dir     string   `json:"dir,omitempty"`     // embedded: its data directory, "" for none
+
+	LogStore quorumlock.LogStore `json:"log_store,omitzero"` // quorumlock's own
 }
 
 type answer struct {

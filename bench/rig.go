@@ -97,7 +97,7 @@ func (r *rig) embed(places []placing) error {
 	}
 	r.service = &service{stop: func() {}, leader: func(context.Context) (int, error) { return r.leads, nil }}
 	for i := range places {
-		places[i] = placing{System: r.system.key, Servers: addrs, Name: fmt.Sprint("node-", i), Addr: addrs[i]}
+		places[i] = placing{System: r.system.key, Servers: addrs, Name: fmt.Sprint("node-", i), Addr: addrs[i], LogStore: r.system.logStore}
 		if !r.system.inMemory {
 			if places[i].Dir, err = subdirectory(r.dir, places[i].Name); err != nil {
 				return err

@@ -13,6 +13,8 @@ import (
 var (
 	quorumDisk = &system{key: "quorumlock", name: "quorumlock", keeps: "majority, fsync", quick: true,
 		embedded: true, open: openQuorum}
+	quorumBolt = &system{key: "quorumlock-bolt", name: "quorumlock, LogStoreBolt", keeps: "majority, fsync",
+		embedded: true, logStore: quorumlock.LogStoreBolt, open: openQuorum}
 	quorumMemory = &system{key: "quorumlock-memory", name: "quorumlock, no Dir", keeps: "majority, memory", quick: true,
 		embedded: true, inMemory: true, open: openQuorum}
 )
@@ -22,6 +24,7 @@ type quorumPlace struct{ node *quorumlock.Node }
 func openQuorum(ctx context.Context, p placing) (place, error) {
 	node, err := quorumlock.Open(ctx, quorumlock.Config{
 		Cluster: "bench", Name: p.Name, Dir: p.Dir, Addr: p.Addr, Join: p.Servers, Expect: len(p.Servers),
+		LogStore: p.LogStore,
 	})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quorumlock/quorumlock"
 	"github.com/quorumlock/quorumlock/internal/demokit"
 )
 
@@ -25,6 +26,7 @@ type system struct {
 
 	embedded bool // its workers are its servers
 	inMemory bool // embedded: without directories
+	logStore quorumlock.LogStore
 
 	// serve starts the servers, each with a directory of its own in dir; nil if there are none. A program that is not installed is a *servers.MissingError.
 	serve func(ctx context.Context, l *demokit.Launcher, dir string) (*service, error)
@@ -33,7 +35,7 @@ type system struct {
 }
 
 // systems are those that are measured, in the order of the table.
-var systems = []*system{quorumDisk, quorumMemory, etcdSystem, zooKeeper, redisPlain, redisAlways, postgres}
+var systems = []*system{quorumDisk, quorumBolt, quorumMemory, etcdSystem, zooKeeper, redisPlain, redisAlways, postgres}
 
 // service is the servers of one system.
 type service struct {
