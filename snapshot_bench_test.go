@@ -23,7 +23,7 @@ func holding(holds, sessions int) *machine {
 	m := newMachine()
 	m.hashes.least = 1 << 62
 	apply := func(cmds ...*locktable.Command) []locktable.Result {
-		results := m.entry(wire.AppendBatch(nil, 1, cmds)).([]locktable.Result)
+		results := m.entry(wire.AppendBatch(nil, 1, cmds)).(*answered).take()
 		m.events = nil
 		return results
 	}
@@ -125,7 +125,7 @@ func cycleEntry(b *testing.B, m *machine, id locktable.SessionID, seq *uint64) {
 		*seq++
 		cmds = append(cmds, &locktable.Command{Op: locktable.OpCancel, Session: id, Seq: *seq - 1, Floor: *seq})
 	}
-	results := m.entry(wire.AppendBatch(nil, 1, cmds)).([]locktable.Result)
+	results := m.entry(wire.AppendBatch(nil, 1, cmds)).(*answered).take()
 	if r := results[0]; r.Code != locktable.CodeGranted {
 		b.Fatal(r.Code)
 	}

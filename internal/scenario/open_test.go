@@ -33,7 +33,7 @@ func refuses(t *testing.T, cfg quorumlock.Config, field string, live ...string) 
 	untouched := func() map[string]string {
 		files := contents(t, cfg.Dir)
 		for _, name := range live {
-			delete(files, filepath.Join(cfg.Dir, name))
+			maps.DeleteFunc(files, func(path, _ string) bool { return strings.HasPrefix(path, filepath.Join(cfg.Dir, name)) })
 		}
 		return files
 	}
@@ -204,7 +204,7 @@ func TestOpenOnADirectoryThatIsNotOurs(t *testing.T) {
 	if n.ClusterID() != id {
 		t.Errorf("cluster %s has become %s", id, n.ClusterID())
 	}
-	refuses(t, onTCP(used), "Dir", "raft.db")
+	refuses(t, onTCP(used), "Dir", "raft.db", "log")
 	if err := n.Close(); err != nil {
 		t.Error(err)
 	}
