@@ -134,6 +134,9 @@ func (v *viewer) group(ctx context.Context) (*groupView, error) {
 			g.leader = m
 		}
 	}
+	if g.leader != nil && !g.quorum() {
+		g.leader.Leader, g.leader = false, nil // it has not stepped down yet: nobody leads without a majority
+	}
 	return g, nil
 }
 
