@@ -264,6 +264,15 @@ func others(procs []*process, but *process) (list []*process) {
 	return list
 }
 
+// clusterWithCallers starts a cluster, and two processes that are clients of it.
+func (b *bed) clusterWithCallers(c setting) (procs, callers []*process, err error) {
+	if procs, err = b.cluster(c); err != nil {
+		return nil, nil, err
+	}
+	callers, err = b.callers(procs, 2)
+	return procs, callers, err
+}
+
 // callers starts processes that are clients of a cluster and nothing else, so that what the members use is the servers' alone.
 func (b *bed) callers(of []*process, n int) ([]*process, error) {
 	var procs []*process

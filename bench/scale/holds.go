@@ -37,11 +37,7 @@ var holdsStudy = &study{
 const loaded = 3
 
 func runHolds(b *bed, c setting, note noting) error {
-	procs, err := b.cluster(c)
-	if err != nil {
-		return err
-	}
-	callers, err := b.callers(procs, 2)
+	procs, callers, err := b.clusterWithCallers(c)
 	if err != nil {
 		return err
 	}
@@ -196,11 +192,7 @@ var waitersStudy = &study{
 }
 
 func runWaiters(b *bed, c setting, note noting) error {
-	procs, err := b.cluster(c)
-	if err != nil {
-		return err
-	}
-	callers, err := b.callers(procs, 2)
+	procs, callers, err := b.clusterWithCallers(c)
 	if err != nil {
 		return err
 	}

@@ -81,11 +81,7 @@ var sessionsStudy = &study{
 }
 
 func runSessions(b *bed, c setting, note noting) error {
-	procs, err := b.cluster(c)
-	if err != nil {
-		return err
-	}
-	callers, err := b.callers(procs, 2)
+	procs, callers, err := b.clusterWithCallers(c)
 	if err != nil {
 		return err
 	}
